@@ -41,9 +41,9 @@ from xlj import config as schema
 from xlj import phrasebook
 from xlj.config import finetuning, parse, recipes
 from xlj.data.rows.batches import Batches
-from xlj.finetuning import running
+from xlj.finetuning import task_runs
+from xlj.models.segments import segments
 from xlj.objectives.objective import build
-from xlj.objectives.segments import segments
 from xlj.training import loop, start
 from xlj.training.randomness import row_rngs
 
@@ -174,7 +174,7 @@ def run(name, folder, workdir):
         train = loop.train
         loop.train = lambda start, *rest: starts.append(start) or train(start, *rest)
         try:
-            assert running.run(config, workdir).finished
+            assert task_runs.run(config, workdir).finished
         finally:
             loop.train = train
     else:

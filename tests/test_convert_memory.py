@@ -11,7 +11,7 @@ from xlj import phrasebook
 from xlj.config import Model
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import exporting
+from xlj.interop import to_hugging_face
 from xlj.io import atomic
 from xlj.models import encoder
 from xlj.objectives.mlm.head import init_prediction
@@ -54,9 +54,9 @@ def write_model(path, hidden, pieces):
         name: rng.standard_normal(leaf.shape, np.float32)
         for name, leaf in named_leaves(jax.eval_shape(init, jax.random.key(0))).items()
     }
-    exported = exporting.plan(leaves, model, vocabulary, headless=False)
+    exported = to_hugging_face.plan(leaves, model, vocabulary, headless=False)
     with atomic.new_folder(path) as folder:
-        exporting.write(folder, exported, leaves, model, vocabulary)
+        to_hugging_face.write(folder, exported, leaves, model, vocabulary)
     return sum(leaf.nbytes for leaf in leaves.values()) / 2**20
 
 

@@ -12,7 +12,7 @@ import pytest
 from xlj import convert, phrasebook, predict
 from xlj.api.encoder import load
 from xlj.config import ConfigError, finetuning
-from xlj.finetuning import running, task_data
+from xlj.finetuning import task_data, task_runs
 from xlj.inference import labeller
 from xlj.io import file_ranges
 
@@ -69,7 +69,7 @@ def runs(checkpoint, tmp_path_factory):
         if kind == "multiple_choice":
             config.task.length = 128  # truncates nothing, like transformers
         config.optimizer.learning_rate = 1e-2
-        (done,) = running.run(finetuning.parse(config), folder / "run").runs
+        (done,) = task_runs.run(finetuning.parse(config), folder / "run").runs
         return finetuning.parse(config), done
 
     return run
@@ -143,7 +143,7 @@ def test_predictions_equal_those_of_fine_tuning(kind, runs, folders, call, tmp_p
             assert [str(one[key]) for one in predictions] == written.split()
         train = dataclasses.replace(config.train, steps=0)
         evaluation_config = dataclasses.replace(config, init_from=str(checkpoint), train=train)
-        (evaluated,) = running.run(evaluation_config, tmp_path / f"{checkpoint.name}-again").runs
+        (evaluated,) = task_runs.run(evaluation_config, tmp_path / f"{checkpoint.name}-again").runs
         for scores, expected in ((evaluated.dev, trained.dev), (evaluated.test, trained.test)):
             assert scores.keys() == expected.keys()
             for name, by_language in expected.items():

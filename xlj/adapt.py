@@ -173,15 +173,15 @@ def main(flags: Namespace) -> int:
     """Adapts the model, or resumes; returns 75 if training was stopped."""
     output = local_path("--output", flags.output)
     outputs.check_folder("output", output)
-    from xlj.adaptation import running
+    from xlj.adaptation import stages
     from xlj.distributed.preemption import Preemption
 
     Preemption.owns_process = flags.is_process
-    request = running.Request(
+    request = stages.AdaptRequest(
         flags.languages, flags.replay, flags.replay_share, flags.pieces, flags.steps
     )
     explicit = [configs.key_of(override) for override in flags.overrides]
-    is_finished = running.adapt(request, flags.config, output, explicit, flags.dry_run)
+    is_finished = stages.adapt(request, flags.config, output, explicit, flags.dry_run)
     return 0 if is_finished or flags.dry_run else exit_codes.CONTINUE
 
 

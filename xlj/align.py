@@ -27,7 +27,6 @@ from xlj.io.malformed import Skipping
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     from xlj.api.encoder import Encoder
     from xlj.word_alignment.aligner import Aligner
-    from xlj.word_alignment.gold_alignments import Scores
     from xlj.word_alignment.projection import Projection
     from xlj.word_alignment.sentence_pairs import Pair
 

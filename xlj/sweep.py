@@ -51,10 +51,10 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("sweep", __doc__, _add_flags)
 def main(flags: Namespace) -> int:
     """Runs, prints or submits the runs of the sweep; returns 1 if a run failed."""
-    from xlj.tools.sweeping import definition, running, state
+    from xlj.tools.sweeping import definition, runner, state
 
     if flags.submit is not None:
-        running.check_template(flags.submit)
+        runner.check_template(flags.submit)
     folder = local_path("--folder", flags.folder or Path("runs") / flags.config.stem)
     runs = definition.make_runs(definition.read(flags.config, folder), folder, flags.overrides)
     selected = [run for run in runs if fnmatch.fnmatchcase(run.name, flags.only)]
@@ -70,9 +70,9 @@ def main(flags: Namespace) -> int:
             print(shlex.join(run.command()))
         return 0
     if flags.submit:
-        failed = sum(not running.submit(run, configs[run.name], flags.submit) for run in unfinished)
+        failed = sum(not runner.submit(run, configs[run.name], flags.submit) for run in unfinished)
     else:
-        failed = running.run_all(selected, unfinished, configs)
+        failed = runner.run_all(selected, unfinished, configs)
     return int(failed > 0)
 
 

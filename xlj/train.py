@@ -67,11 +67,11 @@ def main(flags: Namespace) -> int:
 
 def _can_export(checkpoint: AnyPath) -> bool:
     from xlj.checkpoints import stored_models
-    from xlj.interop import exporting
+    from xlj.interop import to_hugging_face
 
     source = stored_models.find(checkpoint)
     try:
-        exporting.plan(source.leaves, source.model, source.vocabulary(), headless=False)
+        to_hugging_face.plan(source.leaves, source.model, source.vocabulary(), headless=False)
     except ConfigError:
         return False
     return True

@@ -9,7 +9,7 @@ from tokenizers import ByteLevelBPETokenizer, implementations, processors
 
 import xlj
 from xlj import adapt
-from xlj.adaptation import running
+from xlj.adaptation import stages
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import tokenizer_files
@@ -95,7 +95,7 @@ def test_a_folder_is_adapted_and_loads_in_transformers(
     family, lines, corpus, rows_folder, call, tmp_path, monkeypatch
 ):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    monkeypatch.setattr(running, "_HELD_OUT", 8)  # few lengths, so few compiled programs
+    monkeypatch.setattr(stages, "_HELD_OUT", 8)  # few lengths, so few compiled programs
     write_model(family, lines, tmp_path / "source")
     pieces = 0 if family == "Bert" else 30
     printed = call(

@@ -6,7 +6,7 @@ import pytest
 import xlj
 from xlj.api import runs
 from xlj.config import ConfigError, parse
-from xlj.finetuning.running import TaskRun
+from xlj.finetuning.task_runs import TaskRun
 from xlj.io.growing import GrowingFiles
 
 pytestmark = pytest.mark.usefixtures("one_device")

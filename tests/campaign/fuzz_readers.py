@@ -23,15 +23,15 @@ from xlj.config import ConfigError, Data, record
 from xlj.data.labelled import conll, records, squad, tables
 from xlj.data.rows import row_records
 from xlj.data.rows.store import RowStore, RowStoreError
-from xlj.data.text.reading import ReadOptions, UnitReader
 from xlj.data.text.sources import open_sources
 from xlj.data.text.text_tasks import TextTask
+from xlj.data.text.text_units import ReadOptions, UnitReader
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation import prediction_files
 from xlj.evaluation.prediction_files import Form
 from xlj.interop import dictionaries, tokenizer_files
 from xlj.interop import folder as hugging_face
-from xlj.interop.words import folded
+from xlj.interop.piece_text import folded
 from xlj.io import files, json_file, tmx
 from xlj.io.malformed import Skipping
 from xlj.retrieval import sentence_files

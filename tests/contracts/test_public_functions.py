@@ -35,11 +35,12 @@ from xlj.models import (
     pattern,
     position_bias,
     rotary,
+    segments,
 )
 from xlj.models.attention import layer
 from xlj.models.attention.choosing import IMPLEMENTATIONS
 from xlj.models.attention.interface import Mask, Operands
-from xlj.objectives import bitext, corruption, objective, segments
+from xlj.objectives import bitext, corruption, objective
 from xlj.objectives.btmlm import loss as btmlm
 from xlj.objectives.btmlm.options import BackTranslation
 from xlj.objectives.camlm import loss as camlm

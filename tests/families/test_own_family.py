@@ -17,7 +17,7 @@ from xlj.config import Model
 from xlj.config import families as table
 from xlj.data.tokenizer.layout import SEPARATOR
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import exporting, importing
+from xlj.interop import from_hugging_face, to_hugging_face
 from xlj.interop.folder import open_folder
 from xlj.models import encoder
 from xlj.objectives.mlm.head import init_prediction
@@ -60,9 +60,9 @@ def leaves_of(model, size):
 
 
 def export(folder, model, vocabulary, leaves, pairs_as_rows=False):
-    plan = exporting.plan(leaves, model, vocabulary, headless=False)
+    plan = to_hugging_face.plan(leaves, model, vocabulary, headless=False)
     folder.mkdir()
-    exporting.write(folder, plan, leaves, model, vocabulary, pairs_as_rows)
+    to_hugging_face.write(folder, plan, leaves, model, vocabulary, pairs_as_rows)
     return plan
 
 
@@ -83,20 +83,24 @@ def test_a_folder_of_the_family_is_exported_and_imported(tmp_path, vocabulary):
         ),
     }  # fmt: skip
     assert tuple(shapes["encoder.blocks.1.qkv.weight"]) == (96, 32)
-    imported = importing.inspect(tmp_path / "out")
+    imported = from_hugging_face.inspect(tmp_path / "out")
     assert imported.model == model and imported.architecture.model_type == "mine"
     assert not imported.ignored and set(imported.parameters) == set(leaves)
     rows = vocabulary.native_ids >= 0  # `<pad>` and `<unk>` exist only inside xlj
     for name, leaf in leaves.items():
         expected = leaf * rows[:, None] if name.endswith("/word") else leaf
-        np.testing.assert_array_equal(importing.read(imported, name), expected, err_msg=name)
+        np.testing.assert_array_equal(
+            from_hugging_face.read(imported, name), expected, err_msg=name
+        )
 
 
 def test_an_export_prefers_the_family_of_the_model(vocabulary):
     """EuroBERT's config.json describes these models too."""
     for name in ("mine", "eurobert"):
         model = Model(**table.options_of("mine") | SIZES | {"family": name})
-        plan = exporting.plan(leaves_of(model, vocabulary.size), model, vocabulary, headless=False)
+        plan = to_hugging_face.plan(
+            leaves_of(model, vocabulary.size), model, vocabulary, headless=False
+        )
         assert plan.architecture.model_type == name
 
 
@@ -106,7 +110,7 @@ def test_vocabularies_and_folders_have_the_separator_of_the_family(tmp_path, voc
     model = Model(**table.options_of("eurobert") | SIZES | {"pair_marks": marks})
     leaves = leaves_of(model, vocabulary.size)
     export(tmp_path / "out", model, vocabulary, leaves, pairs_as_rows=True)
-    assert importing.inspect(tmp_path / "out").model == model
+    assert from_hugging_face.inspect(tmp_path / "out").model == model
 
 
 def test_the_family_is_a_value_of_the_key():

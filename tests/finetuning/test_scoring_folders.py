@@ -12,7 +12,7 @@ from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, finetuning
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.finetuning import running
+from xlj.finetuning import task_runs
 from xlj.interop import tokenizer_files
 
 pytestmark = pytest.mark.parity
@@ -66,7 +66,7 @@ def save_hf_model(kind, path, vocabulary, ending="SequenceClassification"):
 def test_predictions_for_labelled_pairs_equal_those_of_transformers(tmp_path, vocabulary, data):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     model = save_hf_model("XLMRoberta", tmp_path / "model", vocabulary)
-    outcome = running.run(make_config(tmp_path / "model", data), tmp_path / "run")
+    outcome = task_runs.run(make_config(tmp_path / "model", data), tmp_path / "run")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     pairs = [(LINES[60 + k], LINES[61 + k]) for k in range(40)]
     encoded = tokenizer(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt")
@@ -80,7 +80,7 @@ def test_predictions_for_labelled_pairs_equal_those_of_transformers(tmp_path, vo
     share = np.mean([name == LABELS[k % 3] for k, name in enumerate(expected)])
     assert outcome.runs[0].test == {"accuracy": {"en": pytest.approx(100 * share)}}
     assert set(outcome.baseline) == {"accuracy"}
-    test_only = running.run(
+    test_only = task_runs.run(
         make_config(tmp_path / "model", data, train="", select="all"), tmp_path / "alone"
     )
     assert test_only.runs[0].test == outcome.runs[0].test and not test_only.baseline
@@ -146,12 +146,12 @@ def test_predictions_for_new_text_equal_those_of_transformers(tmp_path, vocabula
 def test_other_labels_and_a_folder_without_the_head_are_refused(tmp_path, vocabulary, data):
     save_hf_model("XLMRoberta", tmp_path / "model", vocabulary)
     with pytest.raises(ConfigError, match=r"task.labels is a,b, but the head of .* has neutral,"):
-        running.run(make_config(tmp_path / "model", data, labels="a,b"), tmp_path / "run")
+        task_runs.run(make_config(tmp_path / "model", data, labels="a,b"), tmp_path / "run")
     file = tmp_path / "model" / "config.json"
     config = json.loads(file.read_text()) | {"architectures": ["XLMRobertaModel"]}
     file.write_text(json.dumps(config))
     with pytest.raises(ConfigError, match="has no classification_head"):
-        running.run(make_config(tmp_path / "model", data), tmp_path / "run")
+        task_runs.run(make_config(tmp_path / "model", data), tmp_path / "run")
 
 
 def test_a_classifier_of_ernie_m_is_read_like_one_of_xlm_r(tmp_path, vocabulary):

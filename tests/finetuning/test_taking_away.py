@@ -9,7 +9,7 @@ import pytest
 from xlj import convert, phrasebook
 from xlj.checkpoints import reading, stored_models
 from xlj.config import ConfigError, finetuning
-from xlj.finetuning import running
+from xlj.finetuning import task_runs
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -41,7 +41,7 @@ def fine_tuned(checkpoint, tmp_path_factory):
     config.task.length, config.task.labels = 96, "dog,cat"
     config.task.batch_size, config.train.steps, config.train.eval_every = 16, "5ep", "50%"
     config.optimizer.learning_rate = 1e-2
-    outcome = running.run(finetuning.parse(config), folder / "run")
+    outcome = task_runs.run(finetuning.parse(config), folder / "run")
     assert 60 < outcome.runs[0].test["accuracy"]["en"]
     return config, folder / "run"
 
@@ -52,7 +52,7 @@ def test_a_model_that_encodes_pairs_separately_is_exported_without_its_head(
 ):
     config = copy.deepcopy(fine_tuned[0])
     config.task.pairs, config.train.steps = "apart", "1ep"
-    running.run(finetuning.parse(config), tmp_path / "run")
+    task_runs.run(finetuning.parse(config), tmp_path / "run")
     export(tmp_path / "run" / "seed-0", tmp_path / "out")
     assert (
         "transformers has no class that encodes two sentences separately" in capsys.readouterr().out
@@ -139,7 +139,7 @@ def test_a_run_that_starts_from_the_exported_folder_uses_its_head(fine_tuned, tm
     for labels, is_new in (("dog,cat", False), ("cat,dog", True)):
         config.task.labels = labels
         capsys.readouterr()
-        outcome = running.run(finetuning.parse(config), tmp_path / labels)
+        outcome = task_runs.run(finetuning.parse(config), tmp_path / labels)
         stdout = capsys.readouterr().out
         assert ("newly initialised: classification_head" in stdout) == is_new
         assert ("not used: classification_head" in stdout) == is_new

@@ -10,7 +10,7 @@ from xlj import phrasebook
 from xlj.config import Model
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import exporting
+from xlj.interop import to_hugging_face
 from xlj.io import atomic
 from xlj.models import encoder
 from xlj.objectives.mlm.head import init_prediction
@@ -75,9 +75,9 @@ def folder_of(tmp_path, vocabulary, params_of):
     def make(model=MODEL, head=True):
         params = params_of(model, vocabulary.size, head)
         leaves = named_leaves(params)
-        exported = exporting.plan(leaves, model, vocabulary, headless=False)
+        exported = to_hugging_face.plan(leaves, model, vocabulary, headless=False)
         with atomic.new_folder(tmp_path / "exported") as folder:
-            exporting.write(folder, exported, leaves, model, vocabulary)
+            to_hugging_face.write(folder, exported, leaves, model, vocabulary)
         return tmp_path / "exported", params
 
     return make

@@ -12,10 +12,10 @@ from tokenizer_folders import folder_with_tokenizer
 
 from xlj import convert
 from xlj.config import Model
-from xlj.interop import importing
+from xlj.interop import from_hugging_face
 from xlj.models import encoder
+from xlj.models.segments import segments
 from xlj.objectives.mlm.head import predict
-from xlj.objectives.segments import segments
 from xlj.sharding import meshes, trees
 
 pytestmark = pytest.mark.parity
@@ -77,8 +77,8 @@ def saved_model(request, tmp_path, vocabulary):
 
 def import_folder(path):
     mesh = meshes.one_device()
-    imported = importing.inspect(path)
-    return imported, importing.load(imported, lambda tree: trees.shardings(tree, mesh))
+    imported = from_hugging_face.inspect(path)
+    return imported, from_hugging_face.load(imported, lambda tree: trees.shardings(tree, mesh))
 
 
 def test_hidden_states_and_logits_equal_those_of_transformers(saved_model):

@@ -3,7 +3,7 @@
 import dataclasses
 
 from xlj import config
-from xlj.interop import exporting, model_card
+from xlj.interop import model_card, to_hugging_face
 
 PAIRS = "In pretraining, a pair of sentences"
 TYPES = "The second sentence had token type 1"
@@ -12,7 +12,9 @@ TYPES = "The second sentence had token type 1"
 def card(model, vocabulary, step):
     config_ = dataclasses.asdict(config.Config()) | {"init_from": "some/folder"}
     trained = {"step": step, "config": config_, "languages": ["en"], "tasks": {}}
-    exported = exporting.plan({"prediction_head/bias": None}, model, vocabulary, headless=False)
+    exported = to_hugging_face.plan(
+        {"prediction_head/bias": None}, model, vocabulary, headless=False
+    )
     return model_card.card("name", exported, model, vocabulary, trained=trained)
 
 

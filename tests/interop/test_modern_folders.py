@@ -22,7 +22,7 @@ from xlj import convert
 from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, Model, families
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import exporting, importing
+from xlj.interop import from_hugging_face, to_hugging_face
 from xlj.io import atomic
 from xlj.models import encoder
 from xlj.objectives.mlm.head import predict
@@ -79,8 +79,8 @@ def rewrite(folder, **changes):
 
 def import_folder(path, mesh=None):
     mesh = mesh or meshes.one_device()
-    imported = importing.inspect(path)
-    return imported, importing.load(imported, lambda tree: trees.shardings(tree, mesh))
+    imported = from_hugging_face.inspect(path)
+    return imported, from_hugging_face.load(imported, lambda tree: trees.shardings(tree, mesh))
 
 
 def pack_tokens(vocabulary):
@@ -309,9 +309,9 @@ def write_folder(tmp_path, vocabulary, params_of):
             if surplus and len(leaf) == vocabulary.size:
                 rows = rng.normal(size=(surplus, *leaf.shape[1:])).astype(np.float32)
                 leaves[f"surplus/{name}"] = rows
-        plan = exporting.plan(leaves, model, vocabulary, False, labels, names)
+        plan = to_hugging_face.plan(leaves, model, vocabulary, False, labels, names)
         with atomic.new_folder(tmp_path / "written") as folder:
-            exporting.write(folder, plan, leaves, model, vocabulary)
+            to_hugging_face.write(folder, plan, leaves, model, vocabulary)
         return tmp_path / "written", model, leaves
 
     return make
@@ -328,7 +328,7 @@ def assert_leaves(params, leaves):
 def test_import_of_an_export_gives_the_same_parameters_on_any_mesh(
     kind, names, write_folder, monkeypatch
 ):
-    monkeypatch.setattr(exporting, "_SHARD_BYTES", 20_000)
+    monkeypatch.setattr(to_hugging_face, "_SHARD_BYTES", 20_000)
     folder, model, leaves = write_folder(kind, names)
     assert len(list(folder.glob("model-*-of-*.safetensors"))) > 2
     imported, params = import_folder(folder)
@@ -344,7 +344,7 @@ def test_import_of_an_export_gives_the_same_parameters_on_any_mesh(
         axes = [None] * (leaf.ndim - 1) + ["fsdp" if leaf.shape[-1] % 4 == 0 else None]
         return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
 
-    params = importing.load(imported, lambda tree: jax.tree.map(shard_outputs, tree))
+    params = from_hugging_face.load(imported, lambda tree: jax.tree.map(shard_outputs, tree))
     inner = params["layers"]["feed_forward"]["inner"]["kernel"]
     assert inner.addressable_shards[0].data.shape == (3, 32, 12)
     assert_leaves(params, leaves)
@@ -424,7 +424,7 @@ def test_a_copy_of_the_tied_table_is_compared_and_not_read(kind, write_folder, m
     assert_leaves(params, leaves)
     save_file(tensors | {decoder: -tensors[table]}, file)
     with pytest.raises(ConfigError, match=f"{decoder} differs from {table}; they must be equal"):
-        importing.inspect(folder)
+        from_hugging_face.inspect(folder)
 
 
 @pytest.mark.parametrize("names", ["", "new, fused"])
@@ -443,8 +443,8 @@ def test_one_parameter_at_a_time_is_in_memory(names, write_folder, tmp_path, voc
             return loaded_array
 
     on_disk = {name: OnDisk(leaf) for name, leaf in leaves.items()}
-    plan = exporting.plan(on_disk, model, vocabulary, False, names=names)
-    exporting.write(tmp_path, plan, on_disk, model, vocabulary)
+    plan = to_hugging_face.plan(on_disk, model, vocabulary, False, names=names)
+    to_hugging_face.write(tmp_path, plan, on_disk, model, vocabulary)
     assert len(references) == len(leaves)
     assert (tmp_path / "model.safetensors").read_bytes() == (
         tmp_path / "written/model.safetensors"
@@ -469,7 +469,7 @@ def test_a_tensor_with_a_wrong_shape_is_named(kind, names, write_folder):
     name = next(n for n in tensors if "qkv" in n or "Wqkv" in n or "up_proj" in n)
     save_file(tensors | {name: np.concatenate([tensors[name]] * 2)}, file)
     with pytest.raises(ConfigError, match=f"{name} has shape .*imply"):
-        importing.inspect(folder)
+        from_hugging_face.inspect(folder)
 
 
 @pytest.mark.parametrize("kind", ["gte", "untied", "xlm_r"])
@@ -477,8 +477,8 @@ def test_surplus_rows_are_restored_unless_the_model_was_trained(
     kind, write_folder, tmp_path, vocabulary, monkeypatch, capsys
 ):
     monkeypatch.setitem(MODERN, "xlm_r", {"norm": "pre"})  # XLM-R XL, whose table has 250,880 rows
-    monkeypatch.setattr(importing, "_CHUNK", 1000)
-    monkeypatch.setattr(exporting, "_BLOCK", 1000)
+    monkeypatch.setattr(from_hugging_face, "_CHUNK", 1000)
+    monkeypatch.setattr(to_hugging_face, "_BLOCK", 1000)
     folder, _, leaves = write_folder(kind, surplus=46)
     imported, params = import_folder(folder)
     assert len(params["embeddings"]["word"]) == vocabulary.size
@@ -491,8 +491,8 @@ def test_surplus_rows_are_restored_unless_the_model_was_trained(
         assert (tmp_path / "again" / file).read_bytes() == (folder / file).read_bytes()
 
     trained = {name: leaf for name, leaf in leaves.items() if not name.startswith("surplus/")}
-    plan = exporting.plan(trained, imported.model, vocabulary, False)
-    exporting.write(tmp_path, plan, trained, imported.model, vocabulary)
+    plan = to_hugging_face.plan(trained, imported.model, vocabulary, False)
+    to_hugging_face.write(tmp_path, plan, trained, imported.model, vocabulary)
     assert json.loads((tmp_path / "config.json").read_text())["vocab_size"] == vocabulary.size
     assert_leaves(import_folder(tmp_path)[1], trained)
 
@@ -522,7 +522,7 @@ def test_a_tied_head_without_a_bias_is_refused(write_folder):
     folder, _, _ = write_folder("eurobert")
     rewrite(folder, tie_word_embeddings=True)
     with pytest.raises(ConfigError, match=r"config\.json: tie_word_embeddings is true and the"):
-        importing.inspect(folder)
+        from_hugging_face.inspect(folder)
 
 
 @pytest.mark.parametrize("rows", [399, True, None, 10**9])
@@ -530,7 +530,7 @@ def test_an_impossible_number_of_rows_is_named(rows, write_folder):
     folder, _, _ = write_folder("gte")
     rewrite(folder, vocab_size=rows)
     with pytest.raises(ConfigError, match=f"vocab_size is {rows}, "):
-        importing.inspect(folder)
+        from_hugging_face.inspect(folder)
 
 
 def test_ids_without_a_row_in_the_folder_have_zeros_and_are_not_written(
@@ -541,15 +541,17 @@ def test_ids_without_a_row_in_the_folder_have_zeros_and_are_not_written(
     lacking = Vocabulary(vocabulary.model)
     lacking.native_ids = np.concatenate([[0, -1, 1, -1], np.arange(2, 398)]).astype(np.int32)
     lacking.native_special_ids = (0, None, 1, None, 397)
-    imported = dataclasses.replace(importing.inspect(folder), vocabulary=lacking)
-    params = importing.load(imported, lambda tree: trees.shardings(tree, meshes.one_device()))
+    imported = dataclasses.replace(from_hugging_face.inspect(folder), vocabulary=lacking)
+    params = from_hugging_face.load(
+        imported, lambda tree: trees.shardings(tree, meshes.one_device())
+    )
     for name in ("embeddings/word", "prediction_head/word"):
         expected = leaves[name][lacking.native_ids]
         expected[[1, 3]] = 0
         np.testing.assert_array_equal(trees.named_leaves(params)[name], expected)
     trained = {name: leaf for name, leaf in leaves.items() if not name.startswith("surplus/")}
-    plan = exporting.plan(trained, model, lacking, False)
-    exporting.write(tmp_path, plan, trained, model, lacking)
+    plan = to_hugging_face.plan(trained, model, lacking, False)
+    to_hugging_face.write(tmp_path, plan, trained, model, lacking)
     config = json.loads((tmp_path / "config.json").read_text())
     assert (config["vocab_size"], config["pad_token_id"], config["eos_token_id"]) == (398, 1, 1)
     table = load_file(tmp_path / "model.safetensors")["lm_head.weight"]

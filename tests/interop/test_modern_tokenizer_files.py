@@ -12,7 +12,7 @@ from xlj import phrasebook
 from xlj.config import Model, families
 from xlj.data.tokenizer.layout import PAD, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import exporting, importing, tokenizer_files
+from xlj.interop import from_hugging_face, to_hugging_face, tokenizer_files
 from xlj.models import encoder
 from xlj.sharding.trees import named_leaves
 
@@ -187,16 +187,16 @@ def test_internal_rows_are_not_exported(trained_tokenizers, tmp_path):
     shapes = jax.eval_shape(lambda: encoder.init(jax.random.key(0), model, vocabulary.size, 0))
     draw = np.random.default_rng(0).standard_normal
     params = {name: draw(leaf.shape, "f4") for name, leaf in named_leaves(shapes).items()}
-    exported = exporting.plan(params, model, vocabulary, False)
+    exported = to_hugging_face.plan(params, model, vocabulary, False)
     out = tmp_path / "out"
     out.mkdir()
-    exporting.write(out, exported, params, model, vocabulary)
+    to_hugging_face.write(out, exported, params, model, vocabulary)
     config = json.loads((out / "config.json").read_bytes())
     assert config["vocab_size"] == vocabulary.native_size == vocabulary.size - 2
     assert config["pad_token_id"] == config["eos_token_id"] == eos
-    imported = importing.inspect(out)
+    imported = from_hugging_face.inspect(out)
     assert imported.vocabulary == vocabulary
-    table = importing.read(imported, "embeddings/word")
+    table = from_hugging_face.read(imported, "embeddings/word")
     has_native_id = vocabulary.native_ids >= 0
     assert table.shape == (vocabulary.size, 8)
     np.testing.assert_array_equal(table[has_native_id], params["embeddings/word"][has_native_id])

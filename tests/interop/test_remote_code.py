@@ -19,8 +19,8 @@ from xlj.config import Model
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.position_bias import buckets
+from xlj.models.segments import segments
 from xlj.objectives.mlm.head import init_prediction, predict
-from xlj.objectives.segments import segments
 from xlj.sharding.trees import named_leaves
 
 torch = pytest.importorskip("torch", reason="the module is PyTorch's (pip install '.[parity]')")

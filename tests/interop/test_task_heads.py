@@ -18,9 +18,9 @@ from xlj.config import ConfigError, Model
 from xlj.data.labelled import features, windows
 from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import exporting, importing, model_card, task_heads, tokenizer_files
+from xlj.interop import from_hugging_face, model_card, task_heads, to_hugging_face, tokenizer_files
 from xlj.io import atomic
-from xlj.objectives.segments import segments
+from xlj.models.segments import segments
 from xlj.objectives.supervised import loss as supervised
 from xlj.sharding import meshes, trees
 from xlj.sharding.trees import named_leaves
@@ -190,9 +190,9 @@ def exported(tmp_path, vocabulary, params_of):
             if name.startswith(("layers", "embeddings/norm")):
                 leaf *= 6 if name.endswith("norm/scale") else 0.5
         params, leaves = jax.tree.map(jnp.asarray, drawn), named_leaves(drawn)
-        plan = exporting.plan(leaves, model, vocabulary, False, labels)
+        plan = to_hugging_face.plan(leaves, model, vocabulary, False, labels)
         with atomic.new_folder(tmp_path / "out") as folder:
-            exporting.write(folder, plan, leaves, model, vocabulary, pairs_as_rows=True)
+            to_hugging_face.write(folder, plan, leaves, model, vocabulary, pairs_as_rows=True)
             text = model_card.card(str(tmp_path / "out"), plan, model, vocabulary)
             (folder / "README.md").write_text(text)
         return tmp_path / "out", params
@@ -215,12 +215,12 @@ def test_a_model_with_a_position_bias_has_its_head_in_the_remote_code(
 @pytest.mark.parametrize("kind", task_heads.TASKS.values())
 def test_import_of_an_export_gives_the_same_parameters(kind, exported, model):
     folder, params = exported(kind, model)
-    imported = importing.inspect(folder)
+    imported = from_hugging_face.inspect(folder)
     assert imported.head == supervised.head_of(kind)
     assert imported.labels == (() if kind in UNNAMED else LABELS)
     assert not any("classifier" in name or "qa_outputs" in name for name in imported.ignored)
     mesh = meshes.one_device()
-    again = importing.load(imported, lambda tree: trees.shardings(tree, mesh))
+    again = from_hugging_face.load(imported, lambda tree: trees.shardings(tree, mesh))
     chex.assert_trees_all_equal(again, params)
 
 
@@ -242,7 +242,7 @@ def change_config(folder, **changes):
 def test_a_head_that_xlj_does_not_have_is_not_read(changes, exported, model):
     folder, _ = exported("classification", model)
     change_config(folder, **changes)
-    imported = importing.inspect(folder)
+    imported = from_hugging_face.inspect(folder)
     assert not imported.head and not imported.labels
     assert {"classifier.dense.weight", "classifier.out_proj.bias"} <= imported.ignored.keys()
 
@@ -270,14 +270,14 @@ def test_labels_that_do_not_fit_the_head_are_refused(names, match, exported, mod
     folder, _ = exported("tagging", model)
     change_config(folder, id2label=names)
     with pytest.raises(ConfigError, match=match):
-        importing.inspect(folder)
+        from_hugging_face.inspect(folder)
 
 
 def test_positions_that_restart_are_not_exported(model, vocabulary, params_of):
     leaves = named_leaves(params_of(model, vocabulary.size))
     restarts = dataclasses.replace(model, pair_marks=("positions",))
     with pytest.raises(ConfigError, match="model.pair_marks=positions.*cannot be exported"):
-        exporting.plan(leaves, restarts, vocabulary, False, ())
+        to_hugging_face.plan(leaves, restarts, vocabulary, False, ())
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_options_that_no_architecture_has_are_not_exported(
     model = dataclasses.replace(model, **options)
     leaves = named_leaves(params_of(model, vocabulary.size))
     with pytest.raises(ConfigError, match=f"{message}.*cannot be exported"):
-        exporting.plan(leaves, model, vocabulary, False, ())
+        to_hugging_face.plan(leaves, model, vocabulary, False, ())
 
 
 def test_the_labels_must_match_the_outputs_of_the_head(model, vocabulary, params_of):
@@ -308,10 +308,10 @@ def test_the_labels_must_match_the_outputs_of_the_head(model, vocabulary, params
     with pytest.raises(
         ConfigError, match="tagging_head has 3 outputs, but the checkpoint's config has 2 labels"
     ):
-        exporting.plan(leaves, model, vocabulary, False, ("no", "yes"))
-    plan = exporting.plan(leaves, model, vocabulary, False, LABELS)
+        to_hugging_face.plan(leaves, model, vocabulary, False, ("no", "yes"))
+    plan = to_hugging_face.plan(leaves, model, vocabulary, False, LABELS)
     assert plan.head == "tagging_head" and "prediction_head/bias" in plan.left_out
-    plan = exporting.plan(leaves, model, vocabulary, True, LABELS)
+    plan = to_hugging_face.plan(leaves, model, vocabulary, True, LABELS)
     assert not plan.head and "the export ends before" in plan.left_out["tagging_head/output/bias"]
 
 
@@ -331,7 +331,7 @@ def test_a_head_that_the_architecture_lacks_is_reported_and_not_exported(
 ):
     model = dataclasses.replace(model, **options)
     leaves = named_leaves(params_of(model, vocabulary.size, True, kind, LABELS))
-    plan = exporting.plan(leaves, model, vocabulary, False, LABELS)
+    plan = to_hugging_face.plan(leaves, model, vocabulary, False, LABELS)
     assert plan.head == "prediction_head" and not plan.labels
     reasons = {plan.left_out.get(name) for name in leaves if name.startswith(f"{kind}_head/")}
     assert reasons == {"transformers has a different head for this task and architecture"}

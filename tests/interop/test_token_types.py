@@ -9,9 +9,9 @@ from odd_folders import LINES, bert, minilm
 
 from xlj import load
 from xlj.config import ConfigError
-from xlj.interop import importing
+from xlj.interop import from_hugging_face
 from xlj.models import encoder
-from xlj.objectives.segments import whole_examples
+from xlj.models.segments import whole_examples
 
 pytestmark = pytest.mark.parity
 
@@ -66,7 +66,7 @@ def test_tokenizer_class_and_input_names_determine_whether_pairs_have_types(
     bert_folder, tmp_path, keys, typed
 ):
     path = change_copy(bert_folder, tmp_path / "folder", **keys)
-    assert importing.inspect(path).model.pair_marks == (("types",) if typed else ())
+    assert from_hugging_face.inspect(path).model.pair_marks == (("types",) if typed else ())
     if keys.get("tokenizer_class") != "XLMRobertaTokenizer":  # that class cannot read WordPiece
         assert library_gives_types(path) == typed
 
@@ -75,12 +75,12 @@ def test_the_template_determines_the_types_of_pairs(bert_folder, tmp_path):
     keys = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": _TYPED}
     path = change_copy(bert_folder, tmp_path / "folder", **keys)
     without_types(path)
-    assert not importing.inspect(path).model.pair_marks
+    assert not from_hugging_face.inspect(path).model.pair_marks
     assert not library_gives_types(path)
     file = path / "tokenizer.json"
     file.write_text(file.read_text().replace('"type_id": 0', '"type_id": 1'))
     with pytest.raises(ConfigError, match="gives a sentence the token types .* and a pair"):
-        importing.inspect(path)
+        from_hugging_face.inspect(path)
 
 
 @pytest.mark.parametrize("name", ["XLMRobertaTokenizer", None])

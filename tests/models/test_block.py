@@ -14,7 +14,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from xlj.config import Model
 from xlj.models import block, dropout, encoder, fused_norm
 from xlj.models.norms import norm
-from xlj.objectives.segments import segments
+from xlj.models.segments import segments
 from xlj.sharding import devices, rules
 
 MODEL = Model(layers=2, hidden=48, heads=2, intermediate=64, positions=66, dtype="bfloat16")

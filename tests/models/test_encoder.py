@@ -14,7 +14,7 @@ from xlj.config import Model
 from xlj.data.rows.kinds.pairs import Pairs
 from xlj.models import embeddings, encoder
 from xlj.models.dense import matmul
-from xlj.objectives.segments import segments
+from xlj.models.segments import segments
 
 TINY = Model(layers=2, hidden=32, heads=4, intermediate=64, positions=66)
 SIZE = 50

@@ -14,7 +14,7 @@ from xlj.models import encoder
 from xlj.models.attention.layer import Attention
 from xlj.models.block import Context
 from xlj.models.position_bias import PositionBias, bias_tiles, buckets
-from xlj.objectives.segments import segments
+from xlj.models.segments import segments
 from xlj.optimizers import multipliers
 from xlj.sharding import trees
 

@@ -13,10 +13,10 @@ from references.encoder import float64
 
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
+from xlj.models.segments import segments
 from xlj.objectives.btmlm import loss as btmlm
 from xlj.objectives.btmlm.options import BackTranslation
 from xlj.objectives.masking.options import Masking
-from xlj.objectives.segments import segments
 
 OPTIONS = BackTranslation(masking=Masking(rate=0.2), pseudo_ratio=0.2)
 MASK = SIZE - 1

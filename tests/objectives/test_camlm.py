@@ -13,12 +13,12 @@ from references.mlm import camlm as reference
 from xlj.config import Model
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.models import encoder
+from xlj.models.segments import segments
 from xlj.objectives.camlm import loss as camlm
 from xlj.objectives.camlm.options import CrossAttentionMLM
 from xlj.objectives.masking.options import Masking
 from xlj.objectives.mlm.head import predict
 from xlj.objectives.mlm.loss import gather
-from xlj.objectives.segments import segments
 
 OPTIONS = CrossAttentionMLM(masking=Masking(rate=0.3, mask_share=0.4, random_share=0.3))
 

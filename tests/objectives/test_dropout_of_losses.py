@@ -10,7 +10,7 @@ from jax.extend.core import jaxprs_in_params
 from random_rows import CORPUS, SIZE, tokens_of
 
 from xlj.models import encoder
-from xlj.objectives.segments import whole_examples
+from xlj.models.segments import whole_examples
 
 LAYERS = {
     **dict.fromkeys(("mlm", "camlm", "btmlm", "dwa", "distillation"), [3]),

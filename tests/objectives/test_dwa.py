@@ -15,10 +15,10 @@ from references.encoder import float64
 from xlj.alignment_math import extraction
 from xlj.alignment_math.sinkhorn import sinkhorn
 from xlj.models import encoder
+from xlj.models.segments import segments, whole_examples
 from xlj.objectives.dwa import loss as dwa
 from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.masking.options import Masking
-from xlj.objectives.segments import segments, whole_examples
 
 OPTIONS = WordAlignment(masking=Masking(rate=0.3))
 

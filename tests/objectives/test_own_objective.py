@@ -34,7 +34,7 @@ from xlj.config import ConfigError, Options, option, register
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.objective import Loss, LossSums, Objective
-from xlj.objectives.segments import whole_examples
+from xlj.models.segments import whole_examples
 
 
 @register("mine")

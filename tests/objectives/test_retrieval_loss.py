@@ -11,10 +11,10 @@ from references import bitext as reference
 from references.encoder import float64
 
 from xlj.models import encoder
+from xlj.models.segments import whole_examples
 from xlj.objectives.bitext import average_examples
 from xlj.objectives.retrieval import loss as retrieval
 from xlj.objectives.retrieval.options import Retrieval
-from xlj.objectives.segments import whole_examples
 
 OPTIONS = [Retrieval(temperature=1 / 5, negatives=kind) for kind in ("hardest", "all")]
 BOTH_KINDS_OF_NEGATIVES = pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from references.encoder import float64
 from references.rtd import losses as reference
 
 from xlj.models import encoder
+from xlj.models.segments import whole_examples
 from xlj.objectives.corruption import split
 from xlj.objectives.masking.options import Masking
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.rtd import loss as rtd
 from xlj.objectives.rtd.head import detect
 from xlj.objectives.rtd.options import Generator, TranslationRTD
-from xlj.objectives.segments import whole_examples
 from xlj.objectives.vocabulary.choosing import choose
 
 OPTIONS = TranslationRTD(masking=Masking(rate=0.25), generator=Generator(layers=1))

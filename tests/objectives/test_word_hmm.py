@@ -14,7 +14,7 @@ from random_rows import CORPUS, rows_of
 from xlj.alignment_math import hmm
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
-from xlj.objectives.segments import whole_examples
+from xlj.models.segments import whole_examples
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm import loss as word_hmm
 from xlj.objectives.word_hmm.options import WordHMM

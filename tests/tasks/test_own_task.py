@@ -14,7 +14,7 @@ from xlj.api.encoder import load
 from xlj.checkpoints import reading, stored_models
 from xlj.config import ConfigError, finetuning, tasks
 from xlj.data.labelled import kind
-from xlj.finetuning import running
+from xlj.finetuning import task_runs
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -60,7 +60,7 @@ def config(module, checkpoint, tmp_path_factory):
 @pytest.fixture(scope="module")
 def finished_run(config, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("counting")
-    (run,) = running.run(finetuning.parse(config), workdir).runs
+    (run,) = task_runs.run(finetuning.parse(config), workdir).runs
     return run
 
 
@@ -69,11 +69,11 @@ def test_an_own_kind_trains_and_resumes_with_the_same_scores(finished_run, confi
     assert list(finished_run.test) == ["near", "exact"] and finished_run.test["near"]["en"] > 50
     shutil.copytree(finished_run.folder, tmp_path / "run" / "seed-0")
     folder = tmp_path / "run" / "seed-0"
-    (folder / running.RUN).unlink()
+    (folder / task_runs.RUN).unlink()
     last = max(reading.steps(folder))
     if last != finished_run.step:
         shutil.rmtree(folder / "checkpoints" / str(last))
-    (resumed,) = running.run(finetuning.parse(config), tmp_path / "run").runs
+    (resumed,) = task_runs.run(finetuning.parse(config), tmp_path / "run").runs
     assert (resumed.step, resumed.test) == (finished_run.step, finished_run.test)
 
 
@@ -99,7 +99,7 @@ def test_an_own_kind_predicts_the_values_that_were_scored(
     )
     evaluation_config = config.copy_and_resolve_references()
     evaluation_config.init_from, evaluation_config.train.steps = str(finished_run.folder), 0
-    (evaluated,) = running.run(finetuning.parse(evaluation_config), tmp_path / "again").runs
+    (evaluated,) = task_runs.run(finetuning.parse(evaluation_config), tmp_path / "again").runs
     assert (evaluated.dev, evaluated.test) == (finished_run.dev, finished_run.test)
 
 

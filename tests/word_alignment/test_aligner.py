@@ -14,7 +14,7 @@ from xlj.config import ConfigError, Model
 from xlj.config.choices import METHODS, AlignmentOptions
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.models import encoder
-from xlj.objectives.segments import segments
+from xlj.models.segments import segments
 from xlj.word_alignment import aligner, methods, pair_batches
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.methods import Side

@@ -7,7 +7,7 @@ Link = tuple[int, int]
 """A link: (index of the source word, index of the target word), zero-based."""
 
 
-class Scores(NamedTuple):
+class AlignmentScores(NamedTuple):
     """Scores between 0 and 1. A score that would be 0 divided by 0 is 0."""
 
     aer: float
@@ -20,7 +20,7 @@ def score(
     predicted: Sequence[Iterable[Link]],
     sure: Sequence[Iterable[Link]],
     possible: Sequence[Iterable[Link]],
-) -> Scores:
+) -> AlignmentScores:
     """Scores the links of a set of sentence pairs against gold links (Och and Ney, 2003).
 
     Let A be the predicted links, S the sure gold links, and P the possible gold links, which
@@ -49,7 +49,7 @@ def score(
         in_sure += len(of_pair & sure_links)
         in_possible += len(of_pair & (sure_links | set(possible_links)))
     precision, recall = _ratio(in_possible, links), _ratio(in_sure, all_sure)
-    return Scores(
+    return AlignmentScores(
         aer=_ratio(links + all_sure - in_possible - in_sure, links + all_sure),
         precision=precision,
         recall=recall,

@@ -28,8 +28,8 @@ from xlj.inference.pretrained import Pretrained
 from xlj.io.quoting import quoted
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.models.segments import whole_examples
 from xlj.objectives.mlm.head import predict
-from xlj.objectives.segments import whole_examples
 from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import centre, nearest
@@ -38,7 +38,7 @@ from xlj.sharding.meshes import QUICK
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.methods import METHODS
 from xlj.word_alignment.sentence_pairs import Pair
-from xlj.word_alignment.words import SPLITS
+from xlj.word_alignment.word_splits import SPLITS
 
 MASK = "<mask>"
 _HEAD = "prediction_head"

@@ -16,7 +16,7 @@ from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.report import align_columns, report
 from xlj.distributed import hosts
 from xlj.evaluation import probe_files, probes
-from xlj.finetuning import running
+from xlj.finetuning import task_runs
 from xlj.io import atomic, compiled
 from xlj.io.storage import AnyPath
 from xlj.sharding import devices
@@ -44,7 +44,7 @@ class PretrainingRun(loop.Outcome):
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuningRun(running.Outcome):
+class FinetuningRun(task_runs.Outcome):
     """The result of `fine_tune`: the runs of all seeds, in one workdir."""
 
     workdir: Path
@@ -171,7 +171,7 @@ def fine_tune(config: ml_collections.ConfigDict | Config, workdir: str | Path) -
     workdir = local_path("workdir", workdir)
     with _lock(workdir):
         hosts.check_shared(workdir, "workdir")
-        return FinetuningRun(**vars(running.run(config, workdir)), workdir=workdir)
+        return FinetuningRun(**vars(task_runs.run(config, workdir)), workdir=workdir)
 
 
 def _lock(workdir: AnyPath) -> contextlib.AbstractContextManager:

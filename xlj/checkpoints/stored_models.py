@@ -20,7 +20,7 @@ from xlj.config.choices import AlignmentOptions
 from xlj.config.task import TASK, Task, task_of_model
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
-from xlj.interop import importing, sentence_modules, tokenizer_files
+from xlj.interop import from_hugging_face, sentence_modules, tokenizer_files
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.interop.task_heads import TASKS
 from xlj.io import json_file
@@ -215,9 +215,9 @@ def of_folder(path: Path) -> StoredModel:
     """Returns the model in a Hugging Face folder.
 
     Raises:
-      ConfigError: if the folder is damaged or not supported (`importing.inspect`).
+      ConfigError: if the folder is damaged or not supported (`from_hugging_face.inspect`).
     """
-    imported = importing.inspect(sentence_modules.encoder_folder(path))
+    imported = from_hugging_face.inspect(sentence_modules.encoder_folder(path))
     sentence, dense = sentence_modules.read(path, imported.folder, imported.model.hidden)
     task, separators, file = None, 1, path / TASK
     if imported.head:
@@ -233,11 +233,11 @@ def of_folder(path: Path) -> StoredModel:
         digest = partial(sentence_modules.digest, imported.folder, sentence, dense)
 
     def params(mesh: Mesh) -> Params:
-        loaded = importing.load(imported, lambda tree: shardings(tree, mesh, STORED))
+        loaded = from_hugging_face.load(imported, lambda tree: shardings(tree, mesh, STORED))
         return loaded | jax.device_put(nested(dense), replicated(mesh))
 
     leaves = {
-        name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
+        name: Leaf(imported.shapes[name], partial(from_hugging_face.read, imported, name))
         for name in imported.parameters
     }
     leaves |= {name: Leaf(array.shape, partial(np.copy, array)) for name, array in dense.items()}

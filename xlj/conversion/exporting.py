@@ -10,7 +10,7 @@ from xlj.config import ConfigError
 from xlj.config.task import TASK, labelling_options
 from xlj.config.tasks import is_own
 from xlj.evaluation import adaptation_record
-from xlj.interop import exporting, model_card, sentence_modules
+from xlj.interop import model_card, sentence_modules, to_hugging_face
 from xlj.interop.task_heads import auto_class
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
@@ -51,7 +51,7 @@ def export(
     model = dataclasses.replace(source.model, layers=layer or layers)
     vocabulary, headless = source.vocabulary(), model.layers < layers
     own = source.task.kind if source.task and is_own(source.task.kind) else ""
-    exported = exporting.plan(
+    exported = to_hugging_face.plan(
         source.leaves, model, vocabulary, headless, source.labels, source.names, own
     )
     # An imported tokenizer.json encodes pairs as an imported head expects them. A tokenizer.json
@@ -65,7 +65,7 @@ def export(
     if pooling:
         sentence = sentence_modules.pooling_only(model, pooling)
     with atomic.new_folder(output) as folder:
-        exporting.write(folder, exported, source.leaves, model, vocabulary, as_rows)
+        to_hugging_face.write(folder, exported, source.leaves, model, vocabulary, as_rows)
         if exported.hf_task and source.task and not own:
             json_file.write(folder / TASK, labelling_options(source.task))
         if sentence:

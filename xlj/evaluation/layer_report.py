@@ -4,10 +4,10 @@ Figures 3 and 4)."""
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from xlj.alignment_math.error_rate import Scores
+from xlj.alignment_math.error_rate import AlignmentScores
 
 
-def table(scores: Mapping[str, Sequence[Scores]]) -> str:
+def table(scores: Mapping[str, Sequence[AlignmentScores]]) -> str:
     """Returns a table with a line for each layer, in percent. The lowest AER is marked.
 
     Args:

@@ -23,9 +23,9 @@ from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight, round_up
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.models.segments import whole_examples
 from xlj.objectives.mlm.head import predict
 from xlj.objectives.mlm.loss import gather
-from xlj.objectives.segments import whole_examples
 from xlj.objectives.vocabulary.cross_entropy import cross_entropy
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of

@@ -29,7 +29,7 @@ raises a `ConfigError` if a file is malformed."""
 
 
 @dataclass(frozen=True)
-class Task:
+class XtremeTask:
     """A task of XTREME. Its files are `NAME/test-LANGUAGE.ENDING`.
 
     Attributes:
@@ -56,7 +56,7 @@ class Task:
 class Result:
     """The scores of a task in percent, by metric and language."""
 
-    task: Task
+    task: XtremeTask
     metrics: dict[str, dict[str, float]]
 
     @property
@@ -129,15 +129,15 @@ _LANGUAGES = {
 _SQUAD, _MLQA = partial(_answers, by_language=False), partial(_answers, by_language=True)
 _EXACT_AND_F1 = ("exact_match", "f1")
 TASKS = (
-    Task("xnli", "classification", ("accuracy",), partial(_labels, form=_NLI)),
-    Task("pawsx", "classification", ("accuracy",), partial(_labels, form=_PARAPHRASE)),
-    Task("udpos", "tagging", ("f1",), partial(_tags, form=_WORD_CLASS, raw=True)),
-    Task("panx", "tagging", ("f1",), partial(_tags, form=_ENTITY, raw=False)),
-    Task("xquad", "qa", _EXACT_AND_F1, _SQUAD, "json"),
-    Task("mlqa", "qa", _EXACT_AND_F1, _MLQA, "json"),
-    Task("tydiqa", "qa", _EXACT_AND_F1, _SQUAD, "json"),
-    Task("bucc2018", "retrieval", ("f1",), _pairs),
-    Task("tatoeba", "retrieval", ("accuracy",), partial(_labels, form=_INDEX)),
+    XtremeTask("xnli", "classification", ("accuracy",), partial(_labels, form=_NLI)),
+    XtremeTask("pawsx", "classification", ("accuracy",), partial(_labels, form=_PARAPHRASE)),
+    XtremeTask("udpos", "tagging", ("f1",), partial(_tags, form=_WORD_CLASS, raw=True)),
+    XtremeTask("panx", "tagging", ("f1",), partial(_tags, form=_ENTITY, raw=False)),
+    XtremeTask("xquad", "qa", _EXACT_AND_F1, _SQUAD, "json"),
+    XtremeTask("mlqa", "qa", _EXACT_AND_F1, _MLQA, "json"),
+    XtremeTask("tydiqa", "qa", _EXACT_AND_F1, _SQUAD, "json"),
+    XtremeTask("bucc2018", "retrieval", ("f1",), _pairs),
+    XtremeTask("tatoeba", "retrieval", ("accuracy",), partial(_labels, form=_INDEX)),
 )
 """XTREME's tasks, in the order of the papers' tables."""
 
@@ -180,7 +180,7 @@ def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
     return results, notes
 
 
-def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Result:
+def _score(task: XtremeTask, labels: Path, predictions: Path, notes: list[str]) -> Result:
     metrics: dict[str, dict[str, float]] = {}
     missing = []
     ordered = language_report.in_order(task.languages)

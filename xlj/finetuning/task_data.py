@@ -7,12 +7,12 @@ from tqdm import tqdm
 
 from xlj.config import ConfigError
 from xlj.config.task import Task, languages_of
-from xlj.data.labelled import kind, reading
+from xlj.data.labelled import kind, task_sources
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.labelled.kind import TaskKind
 from xlj.data.labelled.labels import check, check_all_or_none, label_set, require
-from xlj.data.labelled.reading import SPLITS
+from xlj.data.labelled.task_sources import SPLITS
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
 Examples = dict[str, list[Example]]
@@ -100,7 +100,7 @@ def sources(task: Task) -> list[tuple[str, str, str]]:
     return [
         (split, language, source)
         for split, names in languages_of(task).items()
-        for language, language_examples in reading.resolve(task, split, names).items()
+        for language, language_examples in task_sources.resolve(task, split, names).items()
         for source in language_examples
     ]
 
@@ -110,7 +110,7 @@ def _read(task: Task) -> dict[str, Examples]:
     data: dict[str, Examples] = {split: {} for split in SPLITS}
     with tqdm(sources(task), desc="reading", unit="source", disable=None, leave=False) as bar:
         for split, language, source in bar:
-            examples = reading.read(source, language, task)
+            examples = task_sources.read(source, language, task)
             data[split].setdefault(language, []).extend(examples)
     for by_language in data.values():
         for language, language_examples in by_language.items():

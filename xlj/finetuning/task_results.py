@@ -11,7 +11,7 @@ from xlj.config.task import Task, languages_of
 from xlj.data.labelled import kind
 from xlj.evaluation import language_report
 from xlj.evaluation.language_report import average, transfer_gap
-from xlj.finetuning.running import Outcome, TaskRun
+from xlj.finetuning.task_runs import Outcome, TaskRun
 from xlj.finetuning.task_scores import Scores, selection_score
 from xlj.io import atomic
 from xlj.io.json_file import Record

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xlj.config import ConfigError
-from xlj.interop.words import folded
+from xlj.interop.piece_text import folded
 from xlj.io import files
 from xlj.io.quoting import quoted
 

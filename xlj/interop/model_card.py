@@ -7,9 +7,9 @@ from xlj.config import Model
 from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.families.xlm_r import XLJ
-from xlj.interop.exporting import ExportPlan
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.interop.task_heads import auto_class
+from xlj.interop.to_hugging_face import ExportPlan
 from xlj.io.json_file import Record
 from xlj.objectives.supervised.options import supervised_in
 

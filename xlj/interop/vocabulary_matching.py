@@ -15,7 +15,7 @@ from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matched_rows import RULES, Matches
-from xlj.interop.words import Word, folded, is_spaceless, specials, unaccented, words
+from xlj.interop.piece_text import Word, folded, is_spaceless, specials, unaccented, words
 
 _Form = Callable[[str], str]
 _Index = dict[_Form, dict[Word, int]]  # for each form: old ids, by the text in this form

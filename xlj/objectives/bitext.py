@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from xlj.contracts.arrays import check
 from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.models.segments import segments
 from xlj.objectives.objective import Rows
-from xlj.objectives.segments import segments
 
 
 def split_sides(rows: Rows) -> tuple[Rows, Rows]:

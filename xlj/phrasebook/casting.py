@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from xlj.phrasebook import world
 from xlj.phrasebook.meaning import Participant
-from xlj.phrasebook.stream import Stream
+from xlj.phrasebook.stream import RandomStream
 
 _COUNTABLE = world.nouns_of(*"animal fruit food text furniture article clothes vehicle".split())
 
@@ -26,7 +26,7 @@ class Scene:
     named: bool = False
 
 
-def a_name(stream: Stream, full: bool = False) -> Participant:
+def a_name(stream: RandomStream, full: bool = False) -> Participant:
     """Draws a person with a first name, and with `full` also a surname."""
     gender = stream.pick("fm")
     surname = stream.pick(world.SURNAMES) if full else None
@@ -42,7 +42,7 @@ def pronoun_for(person: Participant) -> Participant:
     return Participant("pronoun", concept, person.gender, person.plural)
 
 
-def a_speaker(stream: Stream) -> Participant:
+def a_speaker(stream: RandomStream) -> Participant:
     """Draws a personal pronoun of any person and number."""
     concept = stream.pick(("i", "you", "he", "she", "we", "they"))
     gender = {"he": "m", "she": "f"}.get(concept) or stream.pick("fm")
@@ -50,12 +50,12 @@ def a_speaker(stream: Stream) -> Participant:
     return Participant("pronoun", concept, "m" if plural else gender, plural)
 
 
-def an_owner(stream: Stream) -> Participant:
+def an_owner(stream: RandomStream) -> Participant:
     """Draws the owner of a thing or of a relative: "Anna" in "Anna's book" and "Anna's mother"."""
     return a_name(stream) if stream.chance(40) else a_speaker(stream)
 
 
-def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Participant:
+def a_person(stream: RandomStream, scene: Scene | None, pronouns: bool = True) -> Participant:
     """Draws a person; in a document, mostly the hero of the scene.
 
     Args:
@@ -83,7 +83,7 @@ def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Part
     )  # fmt: skip
 
 
-def a_relative(stream: Stream, scene: Scene | None) -> Participant:
+def a_relative(stream: RandomStream, scene: Scene | None) -> Participant:
     """Draws a relative, friend or neighbour with an owner.
 
     If the document has named the hero, the owner is the hero.
@@ -94,13 +94,13 @@ def a_relative(stream: Stream, scene: Scene | None) -> Participant:
     return Participant("noun", concept, gender, owner=owner)
 
 
-def an_adjective(stream: Stream, noun: str, percent: int) -> str | None:
+def an_adjective(stream: RandomStream, noun: str, percent: int) -> str | None:
     """Draws an adjective that fits the noun, with a probability in percent; otherwise None."""
     options = world.ADJECTIVES.get(world.NOUN_FIELD[noun])
     return stream.pick(options) if options and stream.chance(percent) else None
 
 
-def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
+def a_thing(stream: RandomStream, noun: str, negative: bool = False) -> Participant:
     """Draws an object with this noun: indefinite, definite, demonstrative, owned or counted.
 
     Args:
@@ -130,7 +130,7 @@ def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
     return replace(thing, owner=an_owner(stream))
 
 
-def a_place(stream: Stream, options: tuple[str, ...] = world.NOUNS["place"]) -> Participant:
+def a_place(stream: RandomStream, options: tuple[str, ...] = world.NOUNS["place"]) -> Participant:
     """Draws a place, a common noun that is definite, demonstrative or owned."""
     noun = stream.pick(options)
     place = Participant("noun", noun, adjective=an_adjective(stream, noun, 20))
@@ -139,19 +139,19 @@ def a_place(stream: Stream, options: tuple[str, ...] = world.NOUNS["place"]) -> 
     return replace(place, determiner="this") if stream.chance(10) else place
 
 
-def a_setting(stream: Stream, scene: Scene | None, options: tuple[str, ...]) -> Participant:
+def a_setting(stream: RandomStream, scene: Scene | None, options: tuple[str, ...]) -> Participant:
     """Draws the place of an event; often the place of the document, if it is one of the options."""
     if scene and scene.place.concept in options and stream.chance(60):
         return scene.place
     return a_place(stream, options)
 
 
-def a_region(stream: Stream) -> Participant:
+def a_region(stream: RandomStream) -> Participant:
     """Draws a city or a country."""
     return Participant("place", stream.pick(world.CITIES + world.COUNTRIES))
 
 
-def a_known(stream: Stream, noun: str) -> Participant:
+def a_known(stream: RandomStream, noun: str) -> Participant:
     """Draws a subject with this noun: definite, demonstrative or owned."""
     field = world.NOUN_FIELD[noun]
     human, mass = field in world.HUMAN, field in world.MASS
@@ -168,7 +168,7 @@ def a_known(stream: Stream, noun: str) -> Participant:
     return replace(subject, owner=an_owner(stream))
 
 
-def apart(stream: Stream, subject: Participant, other: Participant) -> Participant:
+def apart(stream: RandomStream, subject: Participant, other: Participant) -> Participant:
     """Returns the subject, or a newly drawn person if subject and `other` have the same concept."""
     while subject.concept == other.concept:
         subject = a_name(stream)

@@ -19,7 +19,7 @@ from xlj.phrasebook.casting import (
     pronoun_for,
 )
 from xlj.phrasebook.meaning import Clause, Meaning, Participant
-from xlj.phrasebook.stream import Stream
+from xlj.phrasebook.stream import RandomStream
 
 _DOCUMENTS = 1  # so that documents and single meanings have different random streams
 COLOURS = frozenset("red white black green blue yellow".split())
@@ -35,12 +35,12 @@ _DESTINATIONS = tuple(noun for noun in world.NOUNS["place"] if noun != "kitchen"
 
 def draw(seed: int, index: int) -> Meaning:
     """Draws meaning number `index` of a seed; a pure function of both."""
-    return _meaning(Stream(seed, index), None)
+    return _meaning(RandomStream(seed, index), None)
 
 
 def document(seed: int, index: int) -> tuple[Meaning, ...]:
     """Draws document number `index` of a seed: two to six meanings about one person."""
-    stream = Stream(seed, index, _DOCUMENTS)
+    stream = RandomStream(seed, index, _DOCUMENTS)
     scene = _scene(stream)
     meanings: list[Meaning] = []
     for _ in range(2 + stream.below(5)):
@@ -53,15 +53,15 @@ def document(seed: int, index: int) -> tuple[Meaning, ...]:
 
 def hero(seed: int, index: int) -> Participant:
     """Returns the hero of document number `index` of a seed."""
-    return _scene(Stream(seed, index, _DOCUMENTS)).hero
+    return _scene(RandomStream(seed, index, _DOCUMENTS)).hero
 
 
-def _scene(stream: Stream) -> Scene:
+def _scene(stream: RandomStream) -> Scene:
     tense = stream.pick(("past", "past", "habit", "now", "future"))
     return Scene(a_name(stream, full=stream.chance(50)), a_place(stream), tense)
 
 
-def _meaning(stream: Stream, scene: Scene | None) -> Meaning:
+def _meaning(stream: RandomStream, scene: Scene | None) -> Meaning:
     roll = stream.below(100)
     for frame, (weight, draw_frame) in _FRAMES.items():
         roll -= weight
@@ -76,7 +76,7 @@ def _meaning(stream: Stream, scene: Scene | None) -> Meaning:
 # Clauses
 
 
-def _time(stream: Stream, clause: Clause, percent: int) -> Clause:
+def _time(stream: RandomStream, clause: Clause, percent: int) -> Clause:
     if clause.tense == "habit":  # habits mostly have a time, states in this tense never
         percent = 0 if clause.predicate in STATIVE else 85
     if not stream.chance(percent):
@@ -87,13 +87,13 @@ def _time(stream: Stream, clause: Clause, percent: int) -> Clause:
     return replace(clause, time=time, time_first=stream.chance(30))
 
 
-def _tense(stream: Stream, scene: Scene | None, allowed: tuple[str, ...]) -> str:
+def _tense(stream: RandomStream, scene: Scene | None, allowed: tuple[str, ...]) -> str:
     if scene and scene.tense in allowed and stream.chance(85):
         return scene.tense
     return stream.pick(allowed)
 
 
-def _transitive(stream: Stream, scene: Scene | None) -> Clause:
+def _transitive(stream: RandomStream, scene: Scene | None) -> Clause:
     verb = stream.pick(tuple(world.TRANSITIVE))
     allows = world.TRANSITIVE[verb]
     modal = stream.pick(("want", "can")) if allows.modal and stream.chance(15) else None
@@ -110,7 +110,7 @@ def _transitive(stream: Stream, scene: Scene | None) -> Clause:
     return clause if modal else _time(stream, clause, 45)
 
 
-def _intransitive(stream: Stream, scene: Scene | None) -> Clause:
+def _intransitive(stream: RandomStream, scene: Scene | None) -> Clause:
     verb = stream.pick(tuple(world.INTRANSITIVE))
     allows = world.INTRANSITIVE[verb]
     tense = _tense(stream, scene, allows.tenses)
@@ -128,7 +128,7 @@ def _intransitive(stream: Stream, scene: Scene | None) -> Clause:
     return clause if verb == "live" else _time(stream, clause, 50)
 
 
-def _motion(stream: Stream, scene: Scene | None) -> Clause:
+def _motion(stream: RandomStream, scene: Scene | None) -> Clause:
     verb = stream.pick(tuple(world.MOTION))
     allows = world.MOTION[verb]
     modal = stream.pick(("want", "can")) if allows.modal and stream.chance(20) else None
@@ -141,7 +141,7 @@ def _motion(stream: Stream, scene: Scene | None) -> Clause:
     return clause if modal else _time(stream, clause, 55)
 
 
-def _ditransitive(stream: Stream, scene: Scene | None) -> Clause:
+def _ditransitive(stream: RandomStream, scene: Scene | None) -> Clause:
     verb = stream.pick(tuple(world.DITRANSITIVE))
     modal = stream.pick(("want", "can")) if stream.chance(15) else None
     tense = "habit" if modal else _tense(stream, scene, world.DITRANSITIVE[verb].tenses)
@@ -153,7 +153,7 @@ def _ditransitive(stream: Stream, scene: Scene | None) -> Clause:
     return clause if modal else _time(stream, clause, 40)
 
 
-def _description(stream: Stream, scene: Scene | None) -> Clause:
+def _description(stream: RandomStream, scene: Scene | None) -> Clause:
     tense = _tense(stream, scene, ("habit", "habit", "past"))
     tense = "habit" if tense in ("now", "future") else tense
     if scene and stream.chance(60) or stream.chance(35):
@@ -171,7 +171,7 @@ def _description(stream: Stream, scene: Scene | None) -> Clause:
     return replace(clause, very=attribute not in COLOURS and stream.chance(30))
 
 
-def _location(stream: Stream, scene: Scene | None) -> Clause:
+def _location(stream: RandomStream, scene: Scene | None) -> Clause:
     if stream.chance(50):
         subject = a_person(stream, scene)
         place = a_region(stream) if stream.chance(40) else a_place(stream)
@@ -183,7 +183,7 @@ def _location(stream: Stream, scene: Scene | None) -> Clause:
     return clause if tense == "habit" else _time(stream, clause, 60)
 
 
-def _profession(stream: Stream, scene: Scene | None) -> Clause:
+def _profession(stream: RandomStream, scene: Scene | None) -> Clause:
     subject = a_person(stream, scene)
     while subject.field in ("profession", "people") or subject.plural:
         subject = a_name(stream)
@@ -194,7 +194,7 @@ def _profession(stream: Stream, scene: Scene | None) -> Clause:
     return Clause("be", subject, complement=complement, negative=stream.chance(15))
 
 
-def _possession(stream: Stream, scene: Scene | None) -> Clause:
+def _possession(stream: RandomStream, scene: Scene | None) -> Clause:
     noun = stream.pick(_OWNED)
     thing = Participant("noun", noun, determiner="a", adjective=an_adjective(stream, noun, 45))
     negative = stream.chance(15)
@@ -203,7 +203,7 @@ def _possession(stream: Stream, scene: Scene | None) -> Clause:
     return Clause("have", a_person(stream, scene), thing, negative=negative)
 
 
-def _liking(stream: Stream, scene: Scene | None) -> Clause:
+def _liking(stream: RandomStream, scene: Scene | None) -> Clause:
     if stream.chance(50):
         noun = stream.pick(_LIKED)
         plural = world.NOUN_FIELD[noun] not in world.MASS
@@ -217,7 +217,7 @@ def _liking(stream: Stream, scene: Scene | None) -> Clause:
     return Clause("like", a_person(stream, scene), thing, negative=stream.chance(25))
 
 
-def _existence(stream: Stream, scene: Scene | None) -> Clause:
+def _existence(stream: RandomStream, scene: Scene | None) -> Clause:
     noun = stream.pick(_FOUND_INDOORS)
     thing = Participant("noun", noun, determiner="a", adjective=an_adjective(stream, noun, 45))
     negative = stream.chance(12)
@@ -227,14 +227,14 @@ def _existence(stream: Stream, scene: Scene | None) -> Clause:
     return Clause("exist", thing, place=place, negative=negative)
 
 
-def _weather(stream: Stream, scene: Scene | None) -> Clause:
+def _weather(stream: RandomStream, scene: Scene | None) -> Clause:
     weather = stream.pick(world.WEATHER)
     tense = stream.pick(("now", "past", "future"))
     clause = Clause(weather, place=a_region(stream), tense=tense, negative=stream.chance(15))
     return _time(stream, clause, 70)
 
 
-def _ask(stream: Stream, scene: Scene | None, clause: Clause) -> Clause:
+def _ask(stream: RandomStream, scene: Scene | None, clause: Clause) -> Clause:
     """Returns the clause, or a question about it."""
     if scene or not stream.chance(20):
         return clause
@@ -259,7 +259,7 @@ def _ask(stream: Stream, scene: Scene | None, clause: Clause) -> Clause:
 # Meanings of two clauses
 
 
-def _reason(stream: Stream, scene: Scene | None) -> Meaning:
+def _reason(stream: RandomStream, scene: Scene | None) -> Meaning:
     """Draws an action with its reason: a state of the person, or the weather."""
     first = stream.pick((_transitive, _intransitive, _motion))(stream, scene)
     first = replace(first, time_first=False)
@@ -275,7 +275,7 @@ def _reason(stream: Stream, scene: Scene | None) -> Meaning:
     return Meaning("reason", (first, second), "because")
 
 
-def _contrast(stream: Stream, scene: Scene | None) -> Meaning:
+def _contrast(stream: RandomStream, scene: Scene | None) -> Meaning:
     """Draws actions of two people, or something that a person likes and something else that the
     person dislikes. Rarely, no second action fits the tense; then it draws only one action."""
     if stream.chance(30):
@@ -312,7 +312,7 @@ def _contrast(stream: Stream, scene: Scene | None) -> Meaning:
     return Meaning("contrast", (first, second), stream.pick(("and", "but")))
 
 
-_FRAMES: dict[str, tuple[int, Callable[[Stream, Scene | None], Clause | Meaning]]] = {
+_FRAMES: dict[str, tuple[int, Callable[[RandomStream, Scene | None], Clause | Meaning]]] = {
     "transitive": (27, _transitive),
     "intransitive": (11, _intransitive),
     "motion": (9, _motion),

@@ -22,7 +22,7 @@ def seed_of(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 
-class Stream:
+class RandomStream:
     """A splitmix64 generator.
 
     The seed is any number of integers, which may be negative. Their order matters.

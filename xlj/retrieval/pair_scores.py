@@ -19,7 +19,7 @@ from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.margins import Vectors
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
-from xlj.word_alignment.words import SPLITS
+from xlj.word_alignment.word_splits import SPLITS
 
 _CHUNK = 4096  # how many pairs are scored at a time
 

@@ -19,7 +19,7 @@ class Sentences(NamedTuple):
     ids: list[str] | None
 
 
-class Task(NamedTuple):
+class RetrievalTask(NamedTuple):
     """A retrieval task: the sentences of both sides.
 
     Attributes:
@@ -141,7 +141,9 @@ def _check_rows(
                 )
 
 
-def read_task(source: Path, target: Path, gold: Path | None, is_numbered: bool = False) -> Task:
+def read_task(
+    source: Path, target: Path, gold: Path | None, is_numbered: bool = False
+) -> RetrievalTask:
     """Reads a retrieval task from two files of sentences.
 
     Args:
@@ -162,7 +164,7 @@ def read_task(source: Path, target: Path, gold: Path | None, is_numbered: bool =
             f"{source} and {target} have one sentence each; retrieval needs at least two"
         )
     if gold:
-        return Task(*sides, read_places(gold, *sizes))
+        return RetrievalTask(*sides, read_places(gold, *sizes))
     for path, side, other in ((source, *sides), (target, *sides[::-1])):
         if len(side) >= 10 and side == sorted(side) and other != sorted(other):
             print(
@@ -170,7 +172,7 @@ def read_task(source: Path, target: Path, gold: Path | None, is_numbered: bool =
                 "not translations line by line, set --gold to the file with the labels",
                 file=sys.stderr,
             )
-    return Task(*sides, None)
+    return RetrievalTask(*sides, None)
 
 
 def _refuse_blank_lines(path: Path) -> None:

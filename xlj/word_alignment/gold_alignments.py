@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from xlj.alignment_math import error_rate
-from xlj.alignment_math.error_rate import Link, Scores
+from xlj.alignment_math.error_rate import AlignmentScores, Link
 from xlj.config import ConfigError
 from xlj.io import files
 from xlj.io.quoting import quoted
-from xlj.word_alignment.words import SPLITS
+from xlj.word_alignment.word_splits import SPLITS
 
 
 class Gold(NamedTuple):
@@ -97,7 +97,7 @@ def read(path: Path, first: int | None = None) -> list[Gold]:
     return _parse_alignv2(path, lines, 1 if first is None else first)
 
 
-def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> Scores:
+def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> AlignmentScores:
     """Computes alignment error rate, precision, recall and F1 over the links of all pairs.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xlj.config.task import Task
-from xlj.data.labelled import labels, reading
+from xlj.data.labelled import labels, task_sources
 
 FOLDER = Path(__file__).parents[3].parent / "shared" / "data"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"there is no real data at {FOLDER}")
@@ -17,7 +17,7 @@ TAGGING = Task(kind="tagging")
 
 
 def read(name, language, task):
-    return reading.read(str(FOLDER / name), language, task)
+    return task_sources.read(str(FOLDER / name), language, task)
 
 
 def raw(name):

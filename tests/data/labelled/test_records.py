@@ -6,7 +6,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.config.task import Task
-from xlj.data.labelled import reading, records
+from xlj.data.labelled import records, task_sources
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ def test_invalid_records_are_refused_with_their_line(write, row, message):
 def test_formats_of_tagging_files_are_detected(write, tmp_path):
     rows = write({"tokens": ["a"], "tags": ["X"]}, name="a.txt")
     task = Task(kind="tagging", metric="tag_accuracy")
-    assert [e.tags for e in reading.read(f"{rows}", "en", task)] == [("X",)]
+    assert [e.tags for e in task_sources.read(f"{rows}", "en", task)] == [("X",)]
     rows.write_text('{ PUNCT\n"a" X\n')
-    assert [e.words for e in reading.read(f"{rows}", "en", task)] == [("{", '"a"')]
+    assert [e.words for e in task_sources.read(f"{rows}", "en", task)] == [("{", '"a"')]
 
 
 def test_parquet_files_are_read(tmp_path):

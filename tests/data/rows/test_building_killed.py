@@ -14,7 +14,7 @@ from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.request import request_of
 from xlj.data.rows.shards import Counts, Shards
 from xlj.data.rows.store import RowStore
-from xlj.data.text.reading import UnitReader
+from xlj.data.text.text_units import UnitReader
 
 
 def test_a_killed_run_stops_at_once_and_resumes(built, config, tmp_path):

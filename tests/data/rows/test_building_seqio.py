@@ -79,7 +79,7 @@ TASKS = """
 import itertools, seqio
 from xlj.data.rows.preparing import register_seqio
 from xlj.data.rows.request import request_of
-from xlj.data.text.reading import ReadOptions, UnitReader
+from xlj.data.text.text_units import ReadOptions, UnitReader
 register_seqio(config)
 for task in request_of(config).tasks:
     of = seqio.get_mixture_or_task("xlj." + task.name.replace("-", "_"))

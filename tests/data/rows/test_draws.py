@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xlj.data.rows import draws
-from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, sampling_rates
+from xlj.data.rows.draws import BLOCK, Sampler, SamplingPhase, draws_per_block, sampling_rates
 from xlj.io import hashing
 
 
@@ -78,8 +78,8 @@ def stream(rows=(1000, 37, 1), alphas=((0, 0.7),), batch_size=(24,), seed=3, war
     for (start, alpha), size in zip(alphas, batch_size, strict=True):
         counts = draws_per_block(sampling_rates(dict(zip(tasks, rows, strict=True)), alpha))
         batches = ((0, size),) if start or not warmup else (*warmup[0], (warmup[1], size))
-        phases.append(Phase(start, batches, tuple(counts[t] for t in tasks)))
-    return Stream("mmlm", seed, tasks, rows, phases), phases
+        phases.append(SamplingPhase(start, batches, tuple(counts[t] for t in tasks)))
+    return Sampler("mmlm", seed, tasks, rows, phases), phases
 
 
 def all_draws(a_stream, steps, sizes):

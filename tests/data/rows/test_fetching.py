@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xlj.data.rows import draws
-from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, sampling_rates
+from xlj.data.rows.draws import BLOCK, Sampler, SamplingPhase, draws_per_block, sampling_rates
 from xlj.data.rows.fetching import Fetcher
 from xlj.data.rows.row_records import Field, record_dtype
 
@@ -14,8 +14,8 @@ RECORD = record_dtype([Field("tokens", "<u2", (1,), is_text=True)])
 
 def stream(sizes, alpha=0.7, batch=BATCH):
     counts = draws_per_block(sampling_rates(sizes, alpha))
-    phases = [Phase(0, ((0, batch),), tuple(counts[name] for name in sizes))]
-    return Stream("mmlm", 0, list(sizes), list(sizes.values()), phases)
+    phases = [SamplingPhase(0, ((0, batch),), tuple(counts[name] for name in sizes))]
+    return Sampler("mmlm", 0, list(sizes), list(sizes.values()), phases)
 
 
 LANGUAGES = {f"l{i}": int(400_000_000 * (i + 1) ** -1.8) for i in range(100)}

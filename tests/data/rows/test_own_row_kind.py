@@ -34,7 +34,7 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives.bitext import average_rows
 from xlj.objectives.objective import Loss, LossSums, Objective
-from xlj.objectives.segments import whole_examples
+from xlj.models.segments import whole_examples
 
 
 class Triples(RowKind):

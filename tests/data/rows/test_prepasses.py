@@ -11,7 +11,7 @@ from xlj.data.rows import prepasses
 from xlj.data.rows.request import SAMPLED_UNITS, request_of
 from xlj.data.text.cleaning import line_hashes
 from xlj.data.text.held_out import Rule
-from xlj.data.text.reading import UnitReader
+from xlj.data.text.text_units import UnitReader
 from xlj.data.tokenizer import vocabulary_training
 from xlj.objectives.mlm.options import MultilingualMLM, TranslationLM
 

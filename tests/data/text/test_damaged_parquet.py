@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from xlj.config import ConfigError, Data
-from xlj.data.text.reading import ReadOptions, UnitReader
 from xlj.data.text.sources import open_sources
+from xlj.data.text.text_units import ReadOptions, UnitReader
 
 
 @pytest.fixture

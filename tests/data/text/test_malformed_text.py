@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from xlj.config import ConfigError
-from xlj.data.text.reading import MARKS, ReadOptions, UnitReader, read_excluded_lines
 from xlj.data.text.text_tasks import text_tasks
+from xlj.data.text.text_units import MARKS, ReadOptions, UnitReader, read_excluded_lines
 
 
 def read_with_skip(task, size=1 << 20):

@@ -13,8 +13,8 @@ import zstandard
 from xlj.config import ConfigError
 from xlj.data.text import hash_sets
 from xlj.data.text.cleaning import clean, line_hashes
-from xlj.data.text.reading import ReadOptions, UnitReader, read_excluded_lines
 from xlj.data.text.text_tasks import describe_unused_files, text_tasks
+from xlj.data.text.text_units import ReadOptions, UnitReader, read_excluded_lines
 
 PLAIN = ReadOptions("error", "")
 

@@ -7,7 +7,7 @@ import numpy as np
 from xlj.config import Config, ConfigError
 from xlj.data.rows import mixture, row_records
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.draws import Phase, Stream
+from xlj.data.rows.draws import Sampler, SamplingPhase
 from xlj.data.rows.fetching import Fetcher
 from xlj.data.rows.row_records import Field, Rows
 from xlj.data.rows.store import RowStore, RowStoreError
@@ -36,7 +36,7 @@ class Batches:
         self._config = config
         self._fetcher = Fetcher(store, concurrent_reads=store.concurrent_reads)
         self._pads = config.data.damaged_rows == "pad"
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[str, Sampler] = {}
         self._options = config.objectives_on()
         self._lengths: dict[tuple[str, int], int] = {}  # by objective and first step of the phase
         self._fields: dict[tuple[str, int], tuple[Field, ...]] = {}
@@ -61,8 +61,8 @@ class Batches:
                     self._fields[name, phase.start] = tasks_of_phase[0].fields
                 sizes = phase.batch_sizes.ranges()
                 batches = tuple((first, size * rows // phase.parts) for first, size in sizes)
-                phases.append(Phase(phase.start, batches, counts))
-            self._streams[name] = Stream(
+                phases.append(SamplingPhase(phase.start, batches, counts))
+            self._streams[name] = Sampler(
                 name,
                 config.train.seed,
                 [task.name for task in tasks],

@@ -14,7 +14,7 @@ from xlj.config import ConfigError
 from xlj.data.rows import lengths, prepasses, text_samples, workers
 from xlj.data.rows.prepasses import Text
 from xlj.data.rows.report import malformed_records
-from xlj.data.rows.request import Request
+from xlj.data.rows.request import RowsRequest
 from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import MANIFEST, VOCABULARY, Manifest, TaskRows
 from xlj.data.rows.text_samples import TextSample
@@ -34,7 +34,7 @@ _BYTES_PER_SECOND = 3e6
 Line-aligned plain files are faster, so estimates for them are upper bounds."""
 
 
-def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()) -> AnyPath:
+def build_rows(request: RowsRequest, runner: str = "", arguments: Sequence[str] = ()) -> AnyPath:
     """Builds the row store of a request and returns its folder; reuses finished shards.
 
     Args:
@@ -59,7 +59,7 @@ def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()
     return request.folder
 
 
-def measure_pairs(request: Request, runner: str = "", arguments: Sequence[str] = ()) -> None:
+def measure_pairs(request: RowsRequest, runner: str = "", arguments: Sequence[str] = ()) -> None:
     """Counts how many sentence pairs have each length in tokens; writes `request.lengths_file`.
 
     Args:
@@ -74,7 +74,7 @@ def measure_pairs(request: Request, runner: str = "", arguments: Sequence[str] =
         lengths.measure(request, texts, vocabulary, run)
 
 
-def sample_text(request: Request, characters: int, max_held_out: int) -> dict[str, TextSample]:
+def sample_text(request: RowsRequest, characters: int, max_held_out: int) -> dict[str, TextSample]:
     """Returns a sample of the text of each language and pair; keys are names of tasks.
 
     `request.vocabulary` should be set; otherwise this function trains a vocabulary.
@@ -94,7 +94,7 @@ def sample_text(request: Request, characters: int, max_held_out: int) -> dict[st
 
 
 def _job_runner(
-    request: Request, runner: str, arguments: Sequence[str]
+    request: RowsRequest, runner: str, arguments: Sequence[str]
 ) -> AbstractContextManager[RunJobs]:
     if runner:
         return workers.in_beam(runner, arguments, request.data.workers)
@@ -102,7 +102,7 @@ def _job_runner(
 
 
 def _run_prepasses(
-    request: Request, run: RunJobs
+    request: RowsRequest, run: RunJobs
 ) -> tuple[list[Text], dict[str, Rule], Vocabulary]:
     """Returns the text, the held-out rule of each language, and the vocabulary."""
     texts = prepasses.texts_of(request)
@@ -117,7 +117,7 @@ def _run_prepasses(
 
 
 def _build(
-    request: Request,
+    request: RowsRequest,
     texts: Sequence[Text],
     rules: Mapping[str, Rule],
     vocabulary: Vocabulary,
@@ -160,7 +160,7 @@ def _build(
     return outputs
 
 
-def _record_task(request: Request, text: Text, kind: str, shards: Shards) -> TaskRows:
+def _record_task(request: RowsRequest, text: Text, kind: str, shards: Shards) -> TaskRows:
     """Writes `task.json` for rows of one kind and length, deletes their temporary files of units,
     and returns the description of the rows.
 
@@ -230,7 +230,7 @@ def _print_unsplittable(texts: Sequence[Text], size: int) -> None:
 
 
 @contextmanager
-def _lock_cache(request: Request) -> Iterator[None]:
+def _lock_cache(request: RowsRequest) -> Iterator[None]:
     """Locks the cache, and removes partial files that a killed build left in it."""
     with storage.lock(request.cache):
         for folder in request.folders:

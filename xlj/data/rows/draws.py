@@ -85,7 +85,7 @@ def draws_per_block(probabilities: Mapping[str, float]) -> dict[str, int]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Phase:
+class SamplingPhase:
     """The draws of one objective in a phase of a run.
 
     Attributes:
@@ -103,7 +103,7 @@ class Phase:
 class _BatchSizes:
     """Maps steps of a phase to draws, and draws to places in batches."""
 
-    def __init__(self, phase: Phase):
+    def __init__(self, phase: SamplingPhase):
         starts, rows = zip(*phase.batches, strict=True)
         self._starts, self._rows = np.asarray(starts, np.int64), np.asarray(rows, np.int64)
         # The number of draws before each range of steps.
@@ -134,7 +134,7 @@ class Draws:
     """The rows of some slots of a batch; all arrays are int64 [n].
 
     Attributes:
-      tasks: indices into `Stream.tasks`.
+      tasks: indices into `Sampler.tasks`.
       rows: row numbers in the task.
       ahead: how many consecutive rows, starting with this row, the lane of the slot draws soon.
     """
@@ -144,7 +144,7 @@ class Draws:
     ahead: np.ndarray
 
 
-class Stream:
+class Sampler:
     """The rows of one objective at each step.
 
     Args:
@@ -161,7 +161,7 @@ class Stream:
         seed: int,
         tasks: Sequence[str],
         rows: Sequence[int],
-        phases: Sequence[Phase],
+        phases: Sequence[SamplingPhase],
     ):
         self.tasks = tuple(tasks)
         self._rows = np.asarray(rows, np.int64)

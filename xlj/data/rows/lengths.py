@@ -10,11 +10,11 @@ import numpy as np
 from xlj.config import row_kinds
 from xlj.data.rows import packing
 from xlj.data.rows.prepasses import Text
-from xlj.data.rows.request import SAMPLED_UNITS, Request
+from xlj.data.rows.request import SAMPLED_UNITS, RowsRequest
 from xlj.data.rows.units import UnitJob
 from xlj.data.rows.workers import RunJobs
-from xlj.data.text.reading import ReadOptions, UnitReader
 from xlj.data.text.text_tasks import Unit
+from xlj.data.text.text_units import ReadOptions, UnitReader
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic, json_file, storage
 from xlj.io.hashing import name_hash
@@ -27,7 +27,7 @@ _MIN_LENGTH = 16
 _MAX_UNIT_PAIRS = 1 << 16  # approximate maximum number of pairs that are read from a unit
 
 
-def auto_length(request: Request, max_length: int) -> int:
+def auto_length(request: RowsRequest, max_length: int) -> int:
     """Returns the shortest row length, in tokens, in which most pairs of each language pair fit.
 
     The share of pairs that fit is at least `KEPT_SHARE`, for each kind of rows. The length is at
@@ -42,7 +42,9 @@ def auto_length(request: Request, max_length: int) -> int:
     return min(max_length, max([_MIN_LENGTH, *lengths]))
 
 
-def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run: RunJobs) -> None:
+def measure(
+    request: RowsRequest, texts: Sequence[Text], vocabulary: Vocabulary, run: RunJobs
+) -> None:
     """Counts sentence pairs by the row length that they need, and writes `request.lengths_file`.
 
     Each language pair and kind of rows has its own counts. Jobs read only the first pairs of some

@@ -10,7 +10,7 @@ from xlj.config.checks import check_languages, check_phases
 from xlj.data.rows.building import build_rows, measure_pairs
 from xlj.data.rows.draws import sampling_rates
 from xlj.data.rows.lengths import auto_length
-from xlj.data.rows.request import Request, request_of
+from xlj.data.rows.request import RowsRequest, request_of
 from xlj.data.rows.store import RowStore, RowStoreError, TaskRows
 from xlj.data.text import seqio_tasks
 from xlj.data.text.seqio_tasks import seqio_name
@@ -167,7 +167,7 @@ def register_seqio(config: Config) -> list[str]:
     return names
 
 
-def _open_finished(request: Request) -> RowStore | None:
+def _open_finished(request: RowsRequest) -> RowStore | None:
     """Opens the row store of a request; returns None if the store is not completely built."""
     try:
         return RowStore(request.folder)

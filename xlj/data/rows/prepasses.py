@@ -14,14 +14,14 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.config.user_code import function_of
-from xlj.data.rows.request import SAMPLED_UNITS, Request, hash_json
+from xlj.data.rows.request import SAMPLED_UNITS, RowsRequest, hash_json
 from xlj.data.rows.units import UnitJob
 from xlj.data.rows.workers import RunJobs
-from xlj.data.text import hash_sets, held_out, reading
+from xlj.data.text import hash_sets, held_out, text_units
 from xlj.data.text.cleaning import BLANK, line_hashes, text_hashes
 from xlj.data.text.held_out import Rule
-from xlj.data.text.reading import ReadOptions, UnitReader
 from xlj.data.text.text_tasks import TextTask, Unit
+from xlj.data.text.text_units import ReadOptions, UnitReader
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic, json_file, storage
@@ -44,7 +44,7 @@ class Text:
     reading: ReadOptions
 
 
-def texts_of(request: Request) -> list[Text]:
+def texts_of(request: RowsRequest) -> list[Text]:
     """Divides the text of a request into units, and collects the lines to exclude.
 
     Raises:
@@ -56,7 +56,7 @@ def texts_of(request: Request) -> list[Text]:
         function_of(read_options.filter, "data.filter")  # raises errors of the import early
     units = [task.units(request.data.unit_bytes) for task in request.tasks]
     if request.data.exclude:
-        columns = list(reading.read_excluded_lines(request.data))
+        columns = list(text_units.read_excluded_lines(request.data))
         folder = _folder(request, "excluded")
         read_options = dataclasses.replace(
             read_options, excluded=hash_sets.write(folder, map(line_hashes, columns))
@@ -67,12 +67,12 @@ def texts_of(request: Request) -> list[Text]:
     ]
 
 
-def find_duplicates(request: Request, texts: Sequence[Text], run: RunJobs) -> list[Text]:
+def find_duplicates(request: RowsRequest, texts: Sequence[Text], run: RunJobs) -> list[Text]:
     """Finds repeated lines or pairs within each task.
 
     Returns:
-      The texts, in which `reading.repeated` names the files with the positions of repeated lines.
-      Readers drop these lines, which are all occurrences except the first. With
+      The texts, in which `text_units.repeated` names the files with the positions of repeated
+      lines. Readers drop these lines, which are all occurrences except the first. With
       `data.duplicates=keep`, the unchanged texts.
     """
     if request.data.duplicates == "keep":
@@ -108,7 +108,7 @@ def find_duplicates(request: Request, texts: Sequence[Text], run: RunJobs) -> li
     return texts_with_positions
 
 
-def hold_out(request: Request, texts: Sequence[Text], run: RunJobs) -> dict[str, Rule]:
+def hold_out(request: RowsRequest, texts: Sequence[Text], run: RunJobs) -> dict[str, Rule]:
     """Returns the held-out rule of each language, with its companions.
 
     One sentence of a pair decides whether the pair is held out. If it is, the other sentence is a
@@ -148,7 +148,7 @@ def hold_out(request: Request, texts: Sequence[Text], run: RunJobs) -> dict[str,
 
 
 def train_vocabulary(
-    request: Request, texts: Sequence[Text], rules: Mapping[str, Rule], run: RunJobs
+    request: RowsRequest, texts: Sequence[Text], rules: Mapping[str, Rule], run: RunJobs
 ) -> Vocabulary:
     """Trains the vocabulary of a request; if it exists already, loads it.
 
@@ -339,7 +339,7 @@ class _FindRepeated:
       hash_files: the files that `_HashUnit` wrote, in the order of units.
       bucket: the zero-based number of the bucket.
       buckets: number of buckets.
-      file: the file to write (`reading.REPEATED`).
+      file: the file to write (`text_units.REPEATED`).
       size: the value of `Job.size`; always 1, so that the progress bar counts jobs.
     """
 
@@ -366,7 +366,7 @@ class _FindRepeated:
         all_hashes = np.concatenate([np.empty(0, np.uint64), *hashes])
         order = np.argsort(all_hashes, kind="stable")
         indices = order[1:][all_hashes[order[1:]] == all_hashes[order[:-1]]]
-        repeated = np.empty(len(indices), reading.REPEATED)
+        repeated = np.empty(len(indices), text_units.REPEATED)
         repeated["unit"] = np.concatenate([np.empty(0, np.uint32), *units])[indices]
         repeated["place"] = np.concatenate([np.empty(0, np.uint32), *places])[indices]
         atomic.write(self.file, np.sort(repeated).tobytes())
@@ -378,7 +378,7 @@ def _load(file: AnyPath) -> np.ndarray:
         return np.load(content, allow_pickle=False)
 
 
-def _folder(request: Request, name: str) -> AnyPath:
+def _folder(request: RowsRequest, name: str) -> AnyPath:
     folder = request.cache / name
     folder.mkdir(exist_ok=True)
     return folder

@@ -10,11 +10,11 @@ from typing import Any
 from xlj.config import Config, ConfigError, Data, row_kinds
 from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import FORMAT, MANIFEST
-from xlj.data.text import reading
+from xlj.data.text import text_units
 from xlj.data.text.cleaning import CLEANING
-from xlj.data.text.reading import CHUNK_CHARACTERS, CHUNK_LINES, ReadOptions
 from xlj.data.text.sources import module_digest
 from xlj.data.text.text_tasks import TextTask, text_tasks
+from xlj.data.text.text_units import CHUNK_CHARACTERS, CHUNK_LINES, ReadOptions
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import storage
@@ -30,7 +30,7 @@ PREPASS_FOLDERS = ("companions", "duplicates", "excluded", "lengths", "vocabular
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class RowsRequest:
     """The rows that a config requests.
 
     The names of `folder`, `vocabulary_file` and `lengths_file` are hashes. They identify text by
@@ -109,7 +109,9 @@ class Request:
         return {
             "cleaning": [CLEANING, CHUNK_LINES, CHUNK_CHARACTERS],
             "reading": ReadOptions.of(self.data).identity(),
-            "excluded": [source.identity() for source in reading.open_excluded_sources(self.data)],
+            "excluded": [
+                source.identity() for source in text_units.open_excluded_sources(self.data)
+            ],
             "duplicates": self.data.duplicates,
             "held_out_share": self.data.held_out_share,
             "unit_bytes": self.data.unit_bytes,
@@ -156,7 +158,7 @@ class Request:
         return vocabulary_training.settings(self.data)
 
 
-def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
+def request_of(config: Config, vocabulary: Vocabulary | None = None) -> RowsRequest:
     """Returns the request of a config.
 
     The function finds the files of the text, but does not read them, and does not import
@@ -193,7 +195,7 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"data.cache={data.cache} cannot be created: {error}") from error
-    return Request(data, config.row_lengths(), tasks, vocabulary)
+    return RowsRequest(data, config.row_lengths(), tasks, vocabulary)
 
 
 def _identity(kind: str) -> list[Any]:

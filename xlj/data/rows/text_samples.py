@@ -9,7 +9,7 @@ from xlj.data.rows.prepasses import Text
 from xlj.data.text import held_out
 from xlj.data.text.cleaning import BLANK
 from xlj.data.text.held_out import Rule
-from xlj.data.text.reading import UnitReader
+from xlj.data.text.text_units import UnitReader
 from xlj.io import hashing
 from xlj.io.hashing import name_hash
 

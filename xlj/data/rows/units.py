@@ -14,8 +14,8 @@ from xlj.data.rows.row_records import Rows
 from xlj.data.rows.shards import SHARD_UNITS, Counts, Shards
 from xlj.data.text import held_out
 from xlj.data.text.held_out import Rule
-from xlj.data.text.reading import Chunk, ReadOptions, UnitReader
 from xlj.data.text.text_tasks import Unit
+from xlj.data.text.text_units import Chunk, ReadOptions, UnitReader
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.storage import AnyPath
 

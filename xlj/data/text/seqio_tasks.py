@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xlj.config import Data
-from xlj.data.text.reading import ReadOptions, UnitReader
 from xlj.data.text.text_tasks import TextTask
+from xlj.data.text.text_units import ReadOptions, UnitReader
 from xlj.io.quiet import import_quietly
 
 FEATURES = {1: ("text",), 2: ("source", "target")}

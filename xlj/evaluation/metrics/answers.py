@@ -19,7 +19,7 @@ _ARTICLES = {
 _HAN = re.compile(r"([\u4e00-\u9fa5])")
 
 
-class Scores(NamedTuple):
+class AnswerScores(NamedTuple):
     """Means over all questions, between 0 and 1."""
 
     exact_match: float
@@ -60,7 +60,7 @@ def score(
     answers: Mapping[str, str],
     questions: Sequence[tuple[str, Iterable[str]]],
     normalise: Callable[[str], str] = squad,
-) -> Scores:
+) -> AnswerScores:
     """Scores each predicted answer against the gold answer with the highest score.
 
     A question without a predicted answer scores 0. F1 compares the multisets of words. As in SQuAD
@@ -85,7 +85,7 @@ def score(
             answer = normalise(answers[identity])
             exact += answer in normalised_golds
             overlap += max(_overlap(answer.split(), gold.split()) for gold in normalised_golds)
-    return Scores(exact / len(questions), overlap / len(questions))
+    return AnswerScores(exact / len(questions), overlap / len(questions))
 
 
 def _overlap(answer: list[str], gold: list[str]) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from xlj.evaluation.metrics import shares
 
 
-def pair_scores(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> shares.Scores:
+def pair_scores(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> shares.ShareScores:
     """Scores predicted pairs (usually pairs of ids) against gold pairs. Duplicates count once."""
     predicted_pairs, gold_pairs = set(predicted), set(gold)
     return shares.f1_scores(

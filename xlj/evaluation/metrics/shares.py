@@ -17,7 +17,7 @@ def accuracy(predicted: Sequence, gold: Sequence) -> float:
     return sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
 
 
-class Scores(NamedTuple):
+class ShareScores(NamedTuple):
     """F1, precision and recall, between 0 and 1. 0 / 0 is 0."""
 
     f1: float
@@ -25,9 +25,9 @@ class Scores(NamedTuple):
     recall: float
 
 
-def f1_scores(correct: int, predicted: int, gold: int) -> Scores:
+def f1_scores(correct: int, predicted: int, gold: int) -> ShareScores:
     """Computes F1, precision and recall from the numbers of correct, predicted and gold items."""
     if not correct:
-        return Scores(0.0, 0.0, 0.0)
+        return ShareScores(0.0, 0.0, 0.0)
     precision, recall = correct / predicted, correct / gold
-    return Scores(2 * precision * recall / (precision + recall), precision, recall)
+    return ShareScores(2 * precision * recall / (precision + recall), precision, recall)

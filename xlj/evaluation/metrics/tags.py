@@ -8,7 +8,7 @@ from xlj.evaluation.metrics import shares
 
 def chunk_scores(
     predicted: Iterable[Sequence[str]], gold: Iterable[Sequence[str]], raw: bool = False
-) -> shares.Scores:
+) -> shares.ShareScores:
     """Scores the chunks of all sentences together (micro-average).
 
     A chunk is correct if the kind, the start and the end are correct.

@@ -13,6 +13,7 @@ from xlj.data.rows.draws import sampling_rates
 from xlj.data.tokenizer.layout import EOS, PAD, SPECIALS
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
+from xlj.models.segments import languages_of, segments, whole_examples
 from xlj.objectives.btmlm.options import BackTranslation
 from xlj.objectives.camlm.loss import UNSEEN
 from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
@@ -27,7 +28,6 @@ from xlj.objectives.objective import (
     Rows,
     check_rows,
 )
-from xlj.objectives.segments import languages_of, segments, whole_examples
 from xlj.objectives.vocabulary.choosing import choose
 
 

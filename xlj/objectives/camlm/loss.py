@@ -10,11 +10,11 @@ from xlj.contracts.arrays import check_ids
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
+from xlj.models.segments import Segments, languages_of, segments
 from xlj.objectives.corruption import Masked
 from xlj.objectives.masking.options import MaskingOptions
 from xlj.objectives.mlm import loss as mlm
 from xlj.objectives.objective import Loss, Losses, Objective, Params
-from xlj.objectives.segments import Segments, languages_of, segments
 
 UNSEEN = -1
 """A segment id for keys that no token may see. No query has this id."""

@@ -10,9 +10,9 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
+from xlj.models.segments import whole_examples
 from xlj.objectives.distillation.options import Distillation
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
-from xlj.objectives.segments import whole_examples
 
 
 class TeacherState(TypedDict):

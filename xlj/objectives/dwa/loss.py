@@ -14,12 +14,12 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
+from xlj.models.segments import segments, whole_examples
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
 from xlj.objectives.dwa.head import init_pointer, point
 from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.mlm import loss as mlm
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
-from xlj.objectives.segments import segments, whole_examples
 
 
 class DWAInputs(NamedTuple):

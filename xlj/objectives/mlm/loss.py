@@ -11,11 +11,11 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
+from xlj.models.segments import sees_nothing, whole_examples
 from xlj.objectives.corruption import Masked, mask_tokens
 from xlj.objectives.masking.options import MaskingOptions
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params
-from xlj.objectives.segments import sees_nothing, whole_examples
 from xlj.objectives.vocabulary.cross_entropy import cross_entropy
 
 

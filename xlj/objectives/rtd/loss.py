@@ -14,13 +14,13 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
+from xlj.models.segments import whole_examples
 from xlj.objectives.corruption import Masked, mask_tokens, split
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.mlm.loss import gather, prediction_loss
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.rtd.head import detect, init_detection
 from xlj.objectives.rtd.options import ReplacedTokenDetection
-from xlj.objectives.segments import whole_examples
 from xlj.objectives.vocabulary.choosing import choose
 
 

@@ -21,10 +21,10 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.models.lowering import precision_of
+from xlj.models.segments import segments, whole_examples
 from xlj.objectives.bitext import split_sides
 from xlj.objectives.corruption import split
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
-from xlj.objectives.segments import segments, whole_examples
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm.options import WordHMM
 

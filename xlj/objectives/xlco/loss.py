@@ -13,6 +13,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
+from xlj.models.segments import whole_examples
 from xlj.objectives.bitext import (
     count_examples,
     find_starts,
@@ -30,7 +31,6 @@ from xlj.objectives.objective import (
     Rows,
     check_rows,
 )
-from xlj.objectives.segments import whole_examples
 from xlj.objectives.xlco.head import init_projection, project
 from xlj.objectives.xlco.options import Contrast
 

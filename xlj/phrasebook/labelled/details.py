@@ -9,7 +9,7 @@ from xlj.phrasebook.casting import a_place, an_adjective
 from xlj.phrasebook.drawing import COLOURS, STATIVE
 from xlj.phrasebook.labelled.splits import place_is_free
 from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.stream import Stream
+from xlj.phrasebook.stream import RandomStream
 
 _ROLES = ("subject", "object", "complement")
 
@@ -49,7 +49,7 @@ def with_only(clause: Clause, names: Collection[str]) -> Clause:
     return clause
 
 
-def enrich(stream: Stream, clause: Clause) -> Clause:
+def enrich(stream: RandomStream, clause: Clause) -> Clause:
     """Returns a clause with every detail that it can have; missing details are drawn."""
     timeless = clause.modal or clause.predicate in STATIVE
     if clause.predicate in world.ACTS and not (clause.time or timeless):

@@ -15,7 +15,7 @@ from xlj.phrasebook.labelled.details import details, enrich, negate, with_only, 
 from xlj.phrasebook.labelled.examples import LabelledMeanings
 from xlj.phrasebook.labelled.splits import all_within, drawn_clauses
 from xlj.phrasebook.meaning import Clause, Meaning, Participant
-from xlj.phrasebook.stream import Stream, seed_of
+from xlj.phrasebook.stream import RandomStream, seed_of
 
 LABELS = ("entailment", "neutral", "contradiction")
 _PAIRS = (
@@ -34,7 +34,7 @@ def inferences(split: str) -> Iterator[LabelledMeanings]:
     """Yields pairs of a premise and a hypothesis of a split without end, with `LABELS` in turn."""
     clauses, seed = drawn_clauses("nli", split), seed_of(f"nli choices {split}")
     for position in count():
-        stream = Stream(seed, position)
+        stream = RandomStream(seed, position)
         label, hypothesis_negated = LABELS[position % 3], position // 3 % 2 == 1
         while True:
             inference = _inference(stream, clauses, label, hypothesis_negated)
@@ -44,7 +44,7 @@ def inferences(split: str) -> Iterator[LabelledMeanings]:
 
 
 def _inference(
-    stream: Stream, clauses: Iterator[Clause], label: str, hypothesis_negated: bool
+    stream: RandomStream, clauses: Iterator[Clause], label: str, hypothesis_negated: bool
 ) -> LabelledMeanings | None:
     """Draws an inference about the next clause; None if the clause allows no such inference."""
     clause = next(clauses)
@@ -82,7 +82,7 @@ def _inference(
 
 
 def _example(
-    stream: Stream, clauses: Iterator[Clause], premise: Clause, hypothesis: Clause, label: str
+    stream: RandomStream, clauses: Iterator[Clause], premise: Clause, hypothesis: Clause, label: str
 ) -> LabelledMeanings:
     """Returns the inference, often with a second clause in the premise."""
     first = bool(hypothesis.time) and stream.chance(50)
@@ -102,7 +102,7 @@ def _example(
     return LabelledMeanings(Meaning("premise", parts, stream.pick(("and", "but"))), second, label)
 
 
-def _reason(stream: Stream, premise: Clause) -> Clause | None:
+def _reason(stream: RandomStream, premise: Clause) -> Clause | None:
     """Draws a reason for an action; None for other clauses.
 
     A negated action has no reason, because the scope of the negation would be ambiguous.
@@ -115,7 +115,7 @@ def _reason(stream: Stream, premise: Clause) -> Clause | None:
 
 
 def _aside(
-    stream: Stream, clauses: Iterator[Clause], premise: Clause, hypothesis: Clause
+    stream: RandomStream, clauses: Iterator[Clause], premise: Clause, hypothesis: Clause
 ) -> Clause:
     """Draws another clause in the same tense, with another verb and other participants."""
     people = _participants(premise) | _participants(hypothesis)
@@ -136,7 +136,7 @@ def _participants(clause: Clause) -> set[str]:
     return {p.concept for p in roles if p}
 
 
-def _excluded(stream: Stream, clause: Clause) -> Clause | None:
+def _excluded(stream: RandomStream, clause: Clause) -> Clause | None:
     """Draws a clause that cannot be true if this clause is true, or returns None."""
     if clause.subject is None and clause.predicate in OPPOSITE and clause.tense == "now":
         return replace(clause, predicate=OPPOSITE[clause.predicate])
@@ -155,7 +155,7 @@ def _excluded(stream: Stream, clause: Clause) -> Clause | None:
     return None
 
 
-def _another(stream: Stream, clauses: Iterator[Clause], clause: Clause) -> Clause | None:
+def _another(stream: RandomStream, clauses: Iterator[Clause], clause: Clause) -> Clause | None:
     """Draws a clause that neither follows from this clause nor contradicts it, or returns None.
 
     It is another event of the same subject, or the same event of another subject.
@@ -179,7 +179,7 @@ def _another(stream: Stream, clauses: Iterator[Clause], clause: Clause) -> Claus
     return replace(with_only(event, details(event)[: stream.below(2)]), subject=subject)
 
 
-def _of_someone_else(stream: Stream, clause: Clause, subject: Participant) -> Clause:
+def _of_someone_else(stream: RandomStream, clause: Clause, subject: Participant) -> Clause:
     """Replaces the subject by a person of the same gender and number, so that words still agree."""
     while True:
         someone = a_person(stream, None, pronouns=False)
@@ -196,6 +196,6 @@ def _fits(event: Clause, subject: Participant, clause: Clause) -> bool:
     return event.predicate != clause.predicate and not _participants(event) & {subject.concept}
 
 
-def _shuffled(stream: Stream, names: tuple[str, ...]) -> list[str]:
+def _shuffled(stream: RandomStream, names: tuple[str, ...]) -> list[str]:
     left = list(names)
     return [left.pop(stream.below(len(left))) for _ in names]

@@ -15,7 +15,7 @@ from xlj.phrasebook.casting import a_name
 from xlj.phrasebook.labelled.examples import LabelledMeanings
 from xlj.phrasebook.labelled.splits import all_within, drawn_clauses
 from xlj.phrasebook.meaning import Clause, Meaning, Participant
-from xlj.phrasebook.stream import Stream, seed_of
+from xlj.phrasebook.stream import RandomStream, seed_of
 
 _Parts = tuple[Clause, ...]
 
@@ -24,7 +24,7 @@ def paraphrases(split: str) -> Iterator[LabelledMeanings]:
     """Yields pairs of a split without end, labelled "1" (same meaning) and "0" in turn."""
     clauses, seed = drawn_clauses("paraphrases", split), seed_of(f"paraphrases choices {split}")
     for position in count():
-        stream = Stream(seed, position)
+        stream = RandomStream(seed, position)
         change = (None, exchanges, None, replacements)[position % 4]
         while True:
             parts = _drawn(stream, clauses)
@@ -39,7 +39,7 @@ def paraphrases(split: str) -> Iterator[LabelledMeanings]:
         yield LabelledMeanings(Meaning("first", one, link), Meaning("second", other, link), label)
 
 
-def _drawn(stream: Stream, clauses: Iterator[Clause]) -> _Parts:
+def _drawn(stream: RandomStream, clauses: Iterator[Clause]) -> _Parts:
     """Draws a clause with a time that can move, or two clauses that can have either order."""
     first = next(clause for clause in clauses if _stands_alone(clause))
     if first.time and stream.chance(30):
@@ -53,7 +53,7 @@ def _drawn(stream: Stream, clauses: Iterator[Clause]) -> _Parts:
     return first, second
 
 
-def _orders(stream: Stream, parts: _Parts, variant: _Parts) -> tuple[_Parts, _Parts]:
+def _orders(stream: RandomStream, parts: _Parts, variant: _Parts) -> tuple[_Parts, _Parts]:
     """Returns both sentences of a pair: of `parts`, and of `variant` in another order."""
     if len(parts) == 1:
         early = stream.chance(50)
@@ -64,7 +64,7 @@ def _orders(stream: Stream, parts: _Parts, variant: _Parts) -> tuple[_Parts, _Pa
     return _early(stream, parts), _early(stream, variant[::-1])
 
 
-def _early(stream: Stream, parts: _Parts) -> _Parts:
+def _early(stream: RandomStream, parts: _Parts) -> _Parts:
     """Moves the time of the first clause to the front, with a probability of 30 %."""
     first = replace(parts[0], time_first=bool(parts[0].time) and stream.chance(30))
     return (first, *parts[1:])
@@ -93,7 +93,7 @@ def _people(clause: Clause) -> set[str]:
     return {p.concept for p in _participants(clause) if p.human}
 
 
-def exchanges(stream: Stream, parts: _Parts) -> list[_Parts]:
+def exchanges(stream: RandomStream, parts: _Parts) -> list[_Parts]:
     """Returns a variant of the clauses for each way to exchange two participants, times, places or
     adjectives."""
     return _within(parts[0]) if len(parts) == 1 else _between(*parts)
@@ -139,7 +139,7 @@ def _between(first: Clause, second: Clause) -> list[_Parts]:
     return options
 
 
-def replacements(stream: Stream, parts: _Parts) -> list[_Parts]:
+def replacements(stream: RandomStream, parts: _Parts) -> list[_Parts]:
     """Returns a variant of the clauses for each name, thing, city, country or time that can be
     replaced."""
     people = set().union(*map(_people, parts))
@@ -150,7 +150,7 @@ def replacements(stream: Stream, parts: _Parts) -> list[_Parts]:
     ]
 
 
-def _changed(stream: Stream, clause: Clause, people: set[str]) -> Iterator[Clause]:
+def _changed(stream: RandomStream, clause: Clause, people: set[str]) -> Iterator[Clause]:
     subject, thing, place = clause.subject, clause.object, clause.place
     if subject and subject.kind == "name":
         yield replace(clause, subject=_someone_else(stream, subject, people))
@@ -167,14 +167,14 @@ def _changed(stream: Stream, clause: Clause, people: set[str]) -> Iterator[Claus
             yield replace(clause, time=changed)
 
 
-def _someone_else(stream: Stream, person: Participant, people: set[str]) -> Participant:
+def _someone_else(stream: RandomStream, person: Participant, people: set[str]) -> Participant:
     someone = a_name(stream)
     while someone.gender != person.gender or someone.concept in people:
         someone = a_name(stream)
     return replace(someone, surname=person.surname)
 
 
-def _other(stream: Stream, options: tuple[str, ...] | list[str], taken: str) -> str | None:
+def _other(stream: RandomStream, options: tuple[str, ...] | list[str], taken: str) -> str | None:
     left = [option for option in options if option != taken]
     return stream.pick(left) if left else None
 

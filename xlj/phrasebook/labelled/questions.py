@@ -11,7 +11,7 @@ from xlj.phrasebook.drawing import document, hero
 from xlj.phrasebook.labelled.splits import all_within
 from xlj.phrasebook.meaning import Clause, Meaning, Participant
 from xlj.phrasebook.sentence import Sentence
-from xlj.phrasebook.stream import Stream, seed_of
+from xlj.phrasebook.stream import RandomStream, seed_of
 
 ROLES = ("subject", "object", "place")
 _TAKING = world.TRANSITIVE | world.DITRANSITIVE
@@ -40,7 +40,7 @@ def questions(split: str) -> Iterator[Asked]:
     """Yields questions of a split without end, with `ROLES` in turn; one question per document."""
     stories = _stories(seed_of(f"questions {split}"))
     for position in count():
-        stream = Stream(seed_of(f"questions choices {split}"), position)
+        stream = RandomStream(seed_of(f"questions choices {split}"), position)
         role = ROLES[position % len(ROLES)]
         question = None
         while question is None:
@@ -69,7 +69,7 @@ def _stories(seed: int) -> Iterator[_Story]:
             yield _Story(meanings, hero(seed, index))
 
 
-def _answered(stream: Stream, story: _Story, role: str, split: str) -> Asked | None:
+def _answered(stream: RandomStream, story: _Story, role: str, split: str) -> Asked | None:
     """Draws a question about one clause of a story; the verb of the clause occurs only once."""
     options = []
     for sentence, meaning in enumerate(story.meanings):
@@ -82,7 +82,7 @@ def _answered(stream: Stream, story: _Story, role: str, split: str) -> Asked | N
 
 
 def _unanswered(
-    stream: Stream, story: _Story, other: _Story, role: str, split: str
+    stream: RandomStream, story: _Story, other: _Story, role: str, split: str
 ) -> Asked | None:
     """Returns a question that `story` does not answer: its verb occurs only in the story `other`.
 
@@ -157,7 +157,7 @@ def _with_owners(clause: Clause, about: Participant) -> Clause:
     )  # fmt: skip
 
 
-def _about(stream: Stream, event: Clause, role: str, split: str) -> Meaning | None:
+def _about(stream: RandomStream, event: Clause, role: str, split: str) -> Meaning | None:
     """Returns the question for a role of an event; None if the event or the question is not in the
     split."""
     unknown = Participant("unknown", "person" if role == "subject" else "thing")

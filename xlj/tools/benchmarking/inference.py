@@ -13,7 +13,7 @@ import numpy as np
 from xlj.config import Config, Model
 from xlj.config.choices import AlignmentOptions
 from xlj.inference.pretrained import Pretrained
-from xlj.interop import exporting, sentence_modules
+from xlj.interop import sentence_modules, to_hugging_face
 from xlj.models import encoder
 from xlj.retrieval.embedder import Embedder
 from xlj.sharding.meshes import one_device
@@ -99,9 +99,9 @@ def _folder(pretrained: Pretrained) -> Iterator[Path]:
     """Context manager that exports an encoder to a temporary folder, from which other libraries
     load it."""
     leaves, model, pieces = named_leaves(pretrained.params), pretrained.model, pretrained.vocabulary
-    exported = exporting.plan(leaves, model, pieces, headless=True)
+    exported = to_hugging_face.plan(leaves, model, pieces, headless=True)
     with tempfile.TemporaryDirectory() as folder:
-        exporting.write(Path(folder), exported, leaves, model, pieces)
+        to_hugging_face.write(Path(folder), exported, leaves, model, pieces)
         modules = sentence_modules.pooling_only(model, "mean")
         sentence_modules.write(Path(folder), modules, {}, model.hidden)
         yield Path(folder)

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from xlj.config import ConfigError
-from xlj.interop import exporting, importing
+from xlj.interop import from_hugging_face, to_hugging_face
 from xlj.io import atomic
 from xlj.sharding import meshes, trees
 from xlj.sharding.trees import named_leaves
@@ -18,8 +18,8 @@ from xlj.sharding.trees import named_leaves
 
 def import_folder(path, mesh=None):
     mesh = mesh or meshes.one_device()
-    imported = importing.inspect(path)
-    return imported, importing.load(imported, lambda tree: trees.shardings(tree, mesh))
+    imported = from_hugging_face.inspect(path)
+    return imported, from_hugging_face.load(imported, lambda tree: trees.shardings(tree, mesh))
 
 
 def assert_equal(actual, expected):
@@ -53,9 +53,9 @@ def test_import_of_an_export_gives_the_same_parameters(folder_of, model, token_t
 def test_export_of_an_import_writes_the_same_files(folder_of, vocabulary, model, tmp_path):
     folder, _ = folder_of(dataclasses.replace(model, token_types=2))
     imported, params = import_folder(folder)
-    exported = exporting.plan(named_leaves(params), imported.model, vocabulary, False)
+    exported = to_hugging_face.plan(named_leaves(params), imported.model, vocabulary, False)
     with atomic.new_folder(tmp_path / "again") as again:
-        exporting.write(again, exported, named_leaves(params), imported.model, vocabulary)
+        to_hugging_face.write(again, exported, named_leaves(params), imported.model, vocabulary)
     for file in ("model.safetensors", "config.json"):
         assert (tmp_path / "again" / file).read_bytes() == (folder / file).read_bytes()
 
@@ -70,7 +70,7 @@ def test_each_device_reads_its_part(folder_of, model):
 
 
 def test_shards_are_read_like_one_file(folder_of, monkeypatch):
-    monkeypatch.setattr(exporting, "_SHARD_BYTES", 20_000)
+    monkeypatch.setattr(to_hugging_face, "_SHARD_BYTES", 20_000)
     folder, params = folder_of()
     assert len(list(folder.glob("model-*-of-*.safetensors"))) > 2
     assert not (folder / "model.safetensors").exists()
@@ -105,15 +105,15 @@ def test_one_parameter_at_a_time_is_in_memory(vocabulary, model, params_of, tmp_
 
     params = params_of(model, vocabulary.size)
     leaves = {name: OnDisk(leaf) for name, leaf in named_leaves(params).items()}
-    exported = exporting.plan(leaves, model, vocabulary, headless=False)
-    exporting.write(tmp_path, exported, leaves, model, vocabulary)
+    exported = to_hugging_face.plan(leaves, model, vocabulary, headless=False)
+    to_hugging_face.write(tmp_path, exported, leaves, model, vocabulary)
     assert len(references) == len(leaves)
-    monkeypatch.setattr(importing, "_CHUNK", 1000)  # 31 rows of word embeddings at a time
+    monkeypatch.setattr(from_hugging_face, "_CHUNK", 1000)  # 31 rows of word embeddings at a time
     assert_equal(import_folder(tmp_path)[1], params)
 
 
 def test_word_embeddings_are_written_in_blocks(folder_of, monkeypatch):
-    monkeypatch.setattr(exporting, "_BLOCK", 1000)
+    monkeypatch.setattr(to_hugging_face, "_BLOCK", 1000)
     folder, params = folder_of()
     assert_equal(import_folder(folder)[1], params)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xlj.config import Model
-from xlj.objectives.segments import languages_of, segments, whole_examples
+from xlj.models.segments import languages_of, segments, whole_examples
 
 
 def test_layout_of_pairs_and_padding():

@@ -11,9 +11,9 @@ import pytest
 
 import xlj
 from xlj import adapt, convert
-from xlj.adaptation import running
+from xlj.adaptation import stages
 from xlj.adaptation.pieces import Choice
-from xlj.adaptation.running import Folders, Request
+from xlj.adaptation.stages import AdaptRequest, Folders
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.workdir import LOCK
 from xlj.config import ConfigError, parse
@@ -71,7 +71,7 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(running.shutil, "rmtree", killed)
+        patch.setattr(stages.shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             adapt.main([*arguments, *more, f"--output={tmp_path}/out", "--dry_run"])
     again = call(adapt.main, *arguments, *more, f"--output={tmp_path}/out", "--dry_run").out
@@ -84,7 +84,7 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path,
 @pytest.mark.slow
 def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "_HELD_OUT", 12)  # few lengths, so few compiled programs
+    monkeypatch.setattr(stages, "_HELD_OUT", 12)  # few lengths, so few compiled programs
     printed = call(adapt.main, *arguments, *SHORT, "--output=out").out
     record = json.loads((tmp_path / "out/adaptation.json").read_text())
     assert json.loads((tmp_path / "out/run/adaptation.json").read_text()) == record
@@ -160,14 +160,14 @@ def test_an_output_folder_with_other_files_is_refused(call, arguments, folder, t
 def test_an_output_folder_may_have_only_a_lock_or_an_adaptation(tmp_path):
     """An interrupted command leaves the lock; an adaptation has further files."""
     source = SimpleNamespace(folder=tmp_path / "source")
-    running._check_output(tmp_path / "new", source)
+    stages._check_output(tmp_path / "new", source)
     (tmp_path / LOCK).touch()
-    running._check_output(tmp_path, source)
+    stages._check_output(tmp_path, source)
     (tmp_path / "model").mkdir()
     with pytest.raises(ConfigError, match="contains other files"):
-        running._check_output(tmp_path, source)
+        stages._check_output(tmp_path, source)
     (tmp_path / FILE).touch()
-    running._check_output(tmp_path, source)
+    stages._check_output(tmp_path, source)
 
 
 def test_other_options_start_over_until_the_first_checkpoint(tmp_path, monkeypatch):
@@ -175,16 +175,16 @@ def test_other_options_start_over_until_the_first_checkpoint(tmp_path, monkeypat
     folders, source = Folders(tmp_path), SimpleNamespace(folder="source")
     request, other = {"languages": ["sw"], "pieces": 40}, {"languages": ["sw"], "pieces": 50}
     fresh = {"source": "source", "request": request}
-    assert running._read_progress(folders, request, source) == fresh
+    assert stages._read_progress(folders, request, source) == fresh
     stored = fresh | {"pieces": [], "before": {}}
     folders.progress.write_text(json.dumps(stored))
-    monkeypatch.setattr(running.reading, "steps", lambda workdir: [])
-    assert running._read_progress(folders, request, source) == stored
-    assert running._read_progress(folders, other, source) == fresh | {"request": other}
-    monkeypatch.setattr(running.reading, "steps", {folders.run: [2]}.get)
-    assert running._read_progress(folders, request, source) == stored
+    monkeypatch.setattr(stages.reading, "steps", lambda workdir: [])
+    assert stages._read_progress(folders, request, source) == stored
+    assert stages._read_progress(folders, other, source) == fresh | {"request": other}
+    monkeypatch.setattr(stages.reading, "steps", {folders.run: [2]}.get)
+    assert stages._read_progress(folders, request, source) == stored
     with pytest.raises(ConfigError, match=r"other options \(pieces: 40, now 50\); name a new"):
-        running._read_progress(folders, other, source)
+        stages._read_progress(folders, other, source)
 
 
 def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_path, monkeypatch):
@@ -195,7 +195,7 @@ def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_p
         seen.update(samples)
         raise ConfigError("stop")
 
-    monkeypatch.setattr(running, "_test_text", stop)
+    monkeypatch.setattr(stages, "_test_text", stop)
     assert adapt.main([*arguments, f"--output={tmp_path}/out"]) == 2
     for name in ("sw", "en", "de"):
         train, held_out = (getattr(seen[f"text.{name}"], side)[0] for side in ("train", "held_out"))
@@ -216,10 +216,10 @@ def test_rows_are_at_most_as_long_as_the_positions_of_the_model(tiny):
     config = parse(tiny)
     for positions, length in ((514, 512), (513, 511), (8194, 512)):
         source = SimpleNamespace(model=dataclasses.replace(config.model, positions=positions))
-        assert running._with_length_of(source, config).data.length == length
+        assert stages._with_length_of(source, config).data.length == length
 
 
-REQUEST = Request(("sw", "yo"), ("en",), 0.3, None, None)
+REQUEST = AdaptRequest(("sw", "yo"), ("en",), 0.3, None, None)
 
 
 def test_the_measures_read_pairs_whose_sentences_occur_once(tiny):
@@ -233,11 +233,11 @@ def test_the_measures_read_pairs_whose_sentences_occur_once(tiny):
     }
     samples = {name: TextSample(sides, sides, True) for name, sides in held_out.items()}
     config = parse(tiny)
-    text = running._test_text(config, REQUEST, samples, Files({}, {}))
+    text = stages._test_text(config, REQUEST, samples, Files({}, {}))
     assert text.lines == {"sw": ["jambo"], "en": ["a", "b"]}
     assert text.pairs == {"en-sw": (["d", "e"], ["w", "v"])}  # de-sw has one pair
     test_sets = {"en-yo": (["a", "a"], ["x", "y"]), "en-sw": (["a"], ["x"])}
-    text = running._test_text(config, REQUEST, samples, Files(test_sets, {}))
+    text = stages._test_text(config, REQUEST, samples, Files(test_sets, {}))
     assert text.pairs == {"en-yo": test_sets["en-yo"]}
 
 
@@ -249,10 +249,10 @@ def test_training_starts_from_the_extended_model_if_a_language_has_new_pieces(
         Choice(language, 2.5, 2.0, count, "as requested")
         for language, count in zip(REQUEST.languages, counts, strict=True)
     ]
-    monkeypatch.setattr(running.stored_models, "find", lambda folder, flag: folder)
+    monkeypatch.setattr(stages.stored_models, "find", lambda folder, flag: folder)
     progress = {"pieces": [choice._asdict() for choice in choices]}
     folders = Folders(tmp_path / "out")
-    result = running._with_pieces(REQUEST, tmp_path / "source", {}, folders, progress)
+    result = stages._with_pieces(REQUEST, tmp_path / "source", {}, folders, progress)
     assert result == (tmp_path / name, choices)
 
 
@@ -272,7 +272,7 @@ def test_options_of_the_user_are_kept_in_the_plan(tiny, store, steps, explicit, 
     tiny.phases = {"more": {"start_step": 300, "objectives": {"tlm": {"batch_size": 32}}}}
     tiny.data.sampled = "de,sw"
     request = REQUEST._replace(languages=("sw",), steps=steps)
-    config = running._planned(parse(tiny), store, request, explicit)
+    config = stages._planned(parse(tiny), store, request, explicit)
     train, phase = config.train, config.phases["more"]
     warmup_steps = config.optimizer.warmup_steps
     assert (train.steps, train.eval_every, warmup_steps, phase["start_step"]) == expected

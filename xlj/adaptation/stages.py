@@ -50,7 +50,7 @@ _TEXT_KEYS = (
 """Prefixes of the config keys that determine which text the measures read."""
 
 
-class Request(NamedTuple):
+class AdaptRequest(NamedTuple):
     """The options of an adaptation.
 
     Attributes:
@@ -117,7 +117,7 @@ class Folders(NamedTuple):
 
 
 def adapt(
-    request: Request,
+    request: AdaptRequest,
     config: Config,
     output: Path,
     explicit: Collection[str] = (),
@@ -217,7 +217,7 @@ def _read_progress(folders: Folders, request: Record, source: StoredModel) -> Re
     If the options have changed before the first checkpoint, the adaptation starts over.
 
     Args:
-      request: the options of this command (`Request.as_json`).
+      request: the options of this command (`AdaptRequest.as_json`).
 
     Raises:
       ConfigError: if the folder has a training run with other options.
@@ -261,7 +261,7 @@ def _sample(config: Config, vocabulary: Vocabulary) -> dict[str, TextSample]:
 
 def _test_text(
     config: Config,
-    request: Request,
+    request: AdaptRequest,
     samples: Mapping[str, TextSample],
     files: probe_files.Files,
 ) -> TestText:
@@ -294,7 +294,7 @@ def _distinct(columns: tuple[list[str], ...]) -> tuple[list[str], list[str]]:
 
 
 def _with_pieces(
-    request: Request,
+    request: AdaptRequest,
     source: StoredModel,
     samples: Mapping[str, TextSample],
     folders: Folders,
@@ -322,7 +322,7 @@ def _with_pieces(
 
 
 def _planned(
-    config: Config, store: RowStore, request: Request, explicit: Collection[str]
+    config: Config, store: RowStore, request: AdaptRequest, explicit: Collection[str]
 ) -> Config:
     """Returns the config with the shares of languages and the number of steps. Values that the user
     set are kept."""
@@ -341,7 +341,7 @@ def _planned(
 
 
 def _print_plan(
-    request: Request,
+    request: AdaptRequest,
     source: StoredModel,
     adapted_from: StoredModel,
     choices: list[Choice],
@@ -377,7 +377,7 @@ def _print_plan(
 
 
 def _write_results(
-    folders: Folders, progress: Record, request: Request, source: StoredModel
+    folders: Folders, progress: Record, request: AdaptRequest, source: StoredModel
 ) -> None:
     """Writes the report and the exported folder, and prints the measures."""
     json_file.write(folders.run / FILE, progress)

@@ -17,7 +17,7 @@ from xlj.config import ConfigError, finetuning
 from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.labelled.features import Features
 from xlj.evaluation.metrics.tags import chunk_scores
-from xlj.finetuning import running, task_results
+from xlj.finetuning import task_results, task_runs
 from xlj.finetuning.task_data import ExampleSet, TaskData
 from xlj.finetuning.task_scores import SCORE
 from xlj.tasks.question_answering import QuestionAnswering
@@ -74,20 +74,20 @@ class FinishedRun(NamedTuple):
 
     settings: ml_collections.ConfigDict
     workdir: Path
-    outcome: running.Outcome
+    outcome: task_runs.Outcome
 
     def repeat(self, **changes):
         """Runs once more in the same folder, with some settings changed."""
         settings = copy.deepcopy(self.settings)
         settings.update_from_flattened_dict(changes)
-        return running.run(finetuning.parse(settings), self.workdir)
+        return task_runs.run(finetuning.parse(settings), self.workdir)
 
 
 @pytest.fixture(scope="module")
 def finished(files, checkpoint, tmp_path_factory):
     folder = tmp_path_factory.mktemp("classification")
     settings = classification_config(files, checkpoint, folder / "rows")
-    outcome = running.run(finetuning.parse(settings), folder / "run")
+    outcome = task_runs.run(finetuning.parse(settings), folder / "run")
     assert outcome.finished and len(outcome.runs) == 1
     return FinishedRun(settings, folder / "run", outcome)
 
@@ -133,13 +133,13 @@ def test_scores_match_the_written_predictions(finished, files):
 
 
 def test_a_finished_run_is_not_repeated(finished):
-    result = finished.outcome.runs[0].folder / running.RUN
+    result = finished.outcome.runs[0].folder / task_runs.RUN
     modified = result.stat().st_mtime_ns
     assert finished.repeat().runs == finished.outcome.runs and result.stat().st_mtime_ns == modified
 
 
 def test_a_run_without_its_result_file_is_scored_again_with_the_same_result(finished):
-    (finished.outcome.runs[0].folder / running.RUN).unlink()
+    (finished.outcome.runs[0].folder / task_runs.RUN).unlink()
     assert finished.repeat().runs == finished.outcome.runs
 
 
@@ -188,7 +188,7 @@ def test_pairs_that_are_encoded_separately_are_learned(settings, tmp_path):
         (tmp_path / f"{split}-en.tsv").write_text(text)
         settings.task[split] = f"{tmp_path}/{split}-{{language}}.tsv"
     settings.task.test_languages, settings.task.pairs, settings.task.length = "en", "apart", 64
-    (run,) = running.run(finetuning.parse(settings), tmp_path / "run").runs
+    (run,) = task_runs.run(finetuning.parse(settings), tmp_path / "run").runs
     assert run.test["accuracy"]["en"] > 80
 
 
@@ -198,7 +198,7 @@ def test_labels_in_only_one_file_of_a_language_are_an_error(settings, tmp_path):
     settings.task.test = f"{tmp_path}/one-{{language}}.tsv,{tmp_path}/two-{{language}}.tsv"
     settings.task.test_languages = "en"
     with pytest.raises(ConfigError, match=r"two-en.tsv:1: this example has no label, but .*one-en"):
-        running.run(finetuning.parse(settings), tmp_path / "run")
+        task_runs.run(finetuning.parse(settings), tmp_path / "run")
 
 
 def test_chunk_f1_with_tags_that_are_not_chunk_tags_is_refused(settings, tmp_path):
@@ -209,7 +209,7 @@ def test_chunk_f1_with_tags_that_are_not_chunk_tags_is_refused(settings, tmp_pat
     with pytest.raises(
         ConfigError, match=r"en.conll:1: 'PER' is not a chunk tag, but task.metric=chunk_f1"
     ):
-        running.run(finetuning.parse(settings), tmp_path / "run")
+        task_runs.run(finetuning.parse(settings), tmp_path / "run")
 
 
 def test_an_empty_sentence_is_refused_if_pairs_are_encoded_separately(settings, tmp_path):
@@ -218,7 +218,7 @@ def test_an_empty_sentence_is_refused_if_pairs_are_encoded_separately(settings, 
     settings.task.dev = settings.task.test = settings.task.train
     settings.task.test_languages, settings.task.pairs = "en", "apart"
     with pytest.raises(ConfigError, match=r"en.tsv:2: a sentence is empty, but task.pairs=apart"):
-        running.run(finetuning.parse(settings), tmp_path / "run")
+        task_runs.run(finetuning.parse(settings), tmp_path / "run")
 
 
 @pytest.mark.slow
@@ -228,7 +228,7 @@ def test_each_language_has_its_own_model_for_each_seed(settings, tmp_path):
     settings.task.select = "last"
     settings.task.seeds, settings.train.steps, settings.train.eval_every = 2, "1ep", "100%"
     config = finetuning.parse(settings)
-    outcome = running.run(config, tmp_path / "run")
+    outcome = task_runs.run(config, tmp_path / "run")
     folders = [run.folder.name for run in outcome.runs]
     assert folders == ["en-seed-0", "en-seed-1", "de-seed-0", "de-seed-1"]
     assert all(tuple(run.test["accuracy"]) == run.languages for run in outcome.runs)
@@ -257,7 +257,7 @@ def test_errors_of_any_language_are_reported_before_the_first_language_is_traine
     settings.task.per_language, settings.train.steps = True, "1ep"
     settings.optimizer.schedule, settings.optimizer.decay_steps = "wsd", 8
     with pytest.raises(ConfigError, match="decay_steps=8 is more than the 1 steps"):
-        running.run(finetuning.parse(settings), tmp_path / "run")
+        task_runs.run(finetuning.parse(settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -265,7 +265,7 @@ def test_tagging_of_long_sentences(settings, files, tmp_path):
     """Rows of 16 tokens: most sentences are split; every word has its tag."""
     switch_to_tagging(settings)
     settings.task.length = 16
-    outcome = running.run(finetuning.parse(settings), tmp_path / "run")
+    outcome = task_runs.run(finetuning.parse(settings), tmp_path / "run")
     (run,) = outcome.runs
     assert run.test["chunk_f1"]["en"] > 80 and outcome.baseline["chunk_f1"]["en"] > 80
 
@@ -290,7 +290,7 @@ def test_freezing_fresh_weights_is_refused(settings):
 def test_with_fresh_weights_no_checkpoint_is_loaded(settings, tmp_path):
     settings.transfer.parts = ""
     settings.train.steps, settings.train.eval_every = "1ep", "100%"
-    outcome = running.run(finetuning.parse(settings), tmp_path / "run")
+    outcome = task_runs.run(finetuning.parse(settings), tmp_path / "run")
     assert reading.find(outcome.runs[0].folder).config()["init_from"] == ""
 
 
@@ -303,7 +303,7 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
     settings.train.steps, settings.train.eval_every = "1ep", "100%"
     settings.optimizer.warmup_steps = 12_500
     config = finetuning.parse(settings)
-    outcome = running.run(config, tmp_path / "run")
+    outcome = task_runs.run(config, tmp_path / "run")
     stdout = capsys.readouterr().out
     assert "examples cut, no labels: predicted, not scored\n" in stdout
     assert (
@@ -346,7 +346,7 @@ def test_invalid_options_and_data_are_refused_before_training(
     settings.update_from_flattened_dict({key: value})
     settings.optimizer.schedule = "wsd" if "decay" in key else "linear"
     with pytest.raises(ConfigError, match=message):
-        running.run(finetuning.parse(settings), tmp_path / "run")
+        task_runs.run(finetuning.parse(settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -395,18 +395,18 @@ def test_languages_of_an_empty_split_are_an_error_only_if_the_user_set_them(sett
 
 def test_a_killed_run_resumes_with_the_same_result(settings, tmp_path, monkeypatch):
     config = finetuning.parse(settings)
-    whole = running.run(config, tmp_path / "whole").runs[0]
+    whole = task_runs.run(config, tmp_path / "whole").runs[0]
 
     shutil.copytree(tmp_path / "whole", tmp_path / "killed")
     folder = tmp_path / "killed" / "seed-0"
-    (folder / running.RUN).unlink()
+    (folder / task_runs.RUN).unlink()
     remaining = [s for s in reading.steps(folder) if s != 48]
     if remaining:  # otherwise the last checkpoint was the best
         shutil.rmtree(folder / "checkpoints" / "48")
     settings.init_from = str(tmp_path / "moved")  # the same encoder in another folder
     (tmp_path / "moved").symlink_to(config.init_from)
     config = finetuning.parse(settings)
-    resumed = running.run(config, tmp_path / "killed").runs[0]
+    resumed = task_runs.run(config, tmp_path / "killed").runs[0]
     assert json.dumps(resumed.test) == json.dumps(whole.test) and resumed.step == whole.step
 
 
@@ -417,10 +417,10 @@ def _make_outcome(folder, *runs):
     """
     task_runs = []
     for seed, (languages, dev, test) in enumerate(runs):
-        task_runs.append(running.TaskRun(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
+        task_runs.append(task_runs.TaskRun(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
         (task_runs[-1].folder / "predictions").mkdir(parents=True)
         (task_runs[-1].folder / "predictions" / "test-de.json").write_text(f"{seed}", "utf-8")
-    return running.Outcome(tuple(task_runs), {}, True)
+    return task_runs.Outcome(tuple(task_runs), {}, True)
 
 
 @pytest.mark.parametrize(("select", "best"), [("all", "1"), ("trained", "2")])
@@ -484,13 +484,13 @@ def test_train_and_dev_sets_without_any_answer_are_refused(settings, tmp_path, s
     settings.task.kind, settings.task.test_languages = "question_answering", "en"
     settings.task.stride, settings.task.question_length, settings.task.answer_length = 8, 4, 4
     with pytest.raises(ConfigError, match=rf"no question of task.{split} in en has an answer"):
-        running.run(finetuning.parse(settings), tmp_path / "run")
+        task_runs.run(finetuning.parse(settings), tmp_path / "run")
 
 
 def test_the_identity_of_a_run_ignores_files_and_lines_of_its_examples():
     """So a run that started before words had line numbers can resume."""
     words = [Words(("a",), ("X",), place, lines) for place, lines in (("f:1", (1,)), ("g:7", (7,)))]
-    assert [running._example_values(example) for example in words] == [[("a",), ("X",)]] * 2
-    assert running._example_values(Sentences(("a",), "x", "f:1")) == [("a",), "x"]
+    assert [task_runs._example_values(example) for example in words] == [[("a",), ("X",)]] * 2
+    assert task_runs._example_values(Sentences(("a",), "x", "f:1")) == [("a",), "x"]
     question = Question("1", "?", "a b", (("a", 0),), "f: data[0]")
-    assert running._example_values(question) == ["1", "?", "a b", (("a", 0),)]
+    assert task_runs._example_values(question) == ["1", "?", "a b", (("a", 0),)]

@@ -8,7 +8,7 @@ import servers
 
 from xlj.config import ConfigError
 from xlj.config.task import Task
-from xlj.data.labelled import reading
+from xlj.data.labelled import task_sources
 from xlj.data.labelled.examples import Question, Sentences, Words
 
 
@@ -27,11 +27,11 @@ def test_templates_are_filled_and_may_lack_a_file_for_some_languages(folder):
         kind="classification",
         test=(f"{folder}/{{language}}.tsv", f"{folder}/more.{{language}}.tsv"),
     )
-    assert reading.resolve(task, "test", ("en", "de")) == {
+    assert task_sources.resolve(task, "test", ("en", "de")) == {
         "en": [f"{folder}/en.tsv"],
         "de": [f"{folder}/de.tsv", f"{folder}/more.de.tsv"],
     }
-    assert reading.resolve(task, "dev", ("en",)) == {"en": []}
+    assert task_sources.resolve(task, "dev", ("en",)) == {"en": []}
 
 
 def test_sources_may_be_urls(folder):
@@ -40,9 +40,9 @@ def test_sources_may_be_urls(folder):
     (folder / "here.tsv").write_text(content)
     with servers.web({"/en.tsv": content.encode()}) as web:
         task = dataclasses.replace(task, train=(f"{web.url}/{{language}}.tsv",))
-        assert reading.resolve(task, "train", ("en",)) == {"en": [f"{web.url}/en.tsv"]}
-        actual = reading.read(f"{web.url}/en.tsv", "en", task)
-    (expected,) = reading.read(str(folder / "here.tsv"), "en", task)
+        assert task_sources.resolve(task, "train", ("en",)) == {"en": [f"{web.url}/en.tsv"]}
+        actual = task_sources.read(f"{web.url}/en.tsv", "en", task)
+    (expected,) = task_sources.read(str(folder / "here.tsv"), "en", task)
     assert [example.texts for example in actual] == [expected.texts]
     assert [example.label for example in actual] == ["yes"] == [expected.label]
 
@@ -52,7 +52,7 @@ def test_one_error_names_all_missing_sources(folder):
         kind="classification", train=(f"{folder}/{{language}}.tsv", f"{folder}/x.{{language}}")
     )
     with pytest.raises(ConfigError) as error:
-        reading.resolve(task, "train", ("en", "de", "fr"))
+        task_sources.resolve(task, "train", ("en", "de", "fr"))
     for part in (
         "languages=fr has no source in task.train; tried",
         "x.{language} matches none of the 3 languages; tried",
@@ -67,7 +67,7 @@ def test_one_tfds_source_may_have_all_languages():
         ("tfds:xnli#validation", "classification"),
         ("tfds:tydi_qa#train", "question_answering"),
     ):
-        actual = reading.resolve(Task(kind=kind, dev=(template,)), "dev", ("en", "sw"))
+        actual = task_sources.resolve(Task(kind=kind, dev=(template,)), "dev", ("en", "sw"))
         assert actual == {"en": [template], "sw": [template]}
     assert "tensorflow" not in sys.modules
 
@@ -79,9 +79,9 @@ def test_a_tfds_source_is_refused_if_tfds_is_not_installed(monkeypatch):
         train=("phrasebook:nli/{language}#train",),
         dev=("tfds:xnli#validation",),
     )
-    assert reading.resolve(task, "train", ("en",)) == {"en": ["phrasebook:nli/en#train"]}
+    assert task_sources.resolve(task, "train", ("en",)) == {"en": ["phrasebook:nli/en#train"]}
     with pytest.raises(ConfigError, match="reading tfds:xnli#validation needs tensorflow_datasets"):
-        reading.resolve(task, "dev", ("en",))
+        task_sources.resolve(task, "dev", ("en",))
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,17 @@ def test_a_tfds_source_is_refused_if_tfds_is_not_installed(monkeypatch):
 )
 def test_invalid_templates_are_refused(template, kind, message):
     with pytest.raises(ConfigError, match=message):
-        reading.resolve(Task(kind=kind, train=(template,)), "train", ("en", "eo"))
+        task_sources.resolve(Task(kind=kind, train=(template,)), "train", ("en", "eo"))
 
 
 def test_each_kind_has_its_reader(folder):
     labelled = Task(kind="classification", labels=("no", "yes"))
-    assert [one.label for one in reading.read(f"{folder}/en.tsv", "en", labelled)] == ["yes", "no"]
-    assert reading.read(f"{folder}/more.de.tsv", "de", labelled)[0].label is None
-    (words,) = reading.read(f"{folder}/en.tsv", "en", Task(kind="tagging"))
+    assert [one.label for one in task_sources.read(f"{folder}/en.tsv", "en", labelled)] == [
+        "yes",
+        "no",
+    ]
+    assert task_sources.read(f"{folder}/more.de.tsv", "de", labelled)[0].label is None
+    (words,) = task_sources.read(f"{folder}/en.tsv", "en", Task(kind="tagging"))
     assert words.tags == ("yes", "no")
 
 
@@ -133,16 +136,16 @@ def test_each_kind_has_its_reader(folder):
 )
 def test_invalid_sources_are_refused(folder, name, task, message):
     with pytest.raises(ConfigError, match=message):
-        reading.read(f"{folder}/{name}", "en", task)
+        task_sources.read(f"{folder}/{name}", "en", task)
 
 
-@pytest.mark.parametrize("name", reading.PHRASEBOOK)
+@pytest.mark.parametrize("name", task_sources.PHRASEBOOK)
 def test_every_phrasebook_task_is_read_with_places(name):
     of_type = {Sentences: "classification", Words: "tagging", Question: "question_answering"}
-    kind = of_type[reading.PHRASEBOOK[name]]
+    kind = of_type[task_sources.PHRASEBOOK[name]]
     task = Task(kind=kind, dev=(f"phrasebook:{name}/{{language}}#dev",))
-    ((source,),) = reading.resolve(task, "dev", ("sw",)).values()
-    examples = reading.read(source, "sw", task)
+    ((source,),) = task_sources.resolve(task, "dev", ("sw",)).values()
+    examples = task_sources.read(source, "sw", task)
     places = [example.place for example in examples]
     assert places[0] == f"phrasebook:{name}/sw#dev:1" and len(set(places)) == len(places) == 500
     if kind == "question_answering":
