@@ -211,7 +211,7 @@ def retrieval() -> str:
     drawing.lines(
         EDGE,
         y + 20,
-        f"Loss: binary cross-entropy of {1 / Retrieval().temperature:g} × cosine, for each pair twice",
+        f"Loss: binary cross-entropy of cosine / {Retrieval().temperature:g}, for each pair twice",
         "the translation and both hardest negatives. With negatives=all:",
         "a softmax over all other sentences of both sides instead.",
     )
