@@ -135,7 +135,7 @@ def _align(
     pairs: Iterator["Pair"],
     settings: dict,
     projection: "Projection | None",
-) -> "Scores | None":
+) -> "AlignmentScores | None":
     """Aligns each pair and writes the files that the flags name; returns the scores if --gold is
     set."""
     from xlj.word_alignment import gold_alignments, link_formats

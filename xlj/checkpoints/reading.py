@@ -30,9 +30,8 @@ from xlj.distributed import hosts
 from xlj.io import storage
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath, Url, to_path
-from xlj.models.encoder import Params
 from xlj.sharding.rules import STORED
-from xlj.sharding.trees import abstract_like, named_leaves, nested, shardings
+from xlj.sharding.trees import Params, abstract_like, named_leaves, nested, shardings
 
 FORMAT = 1
 """Version of the file format. tests/formats contains a checkpoint of each version."""

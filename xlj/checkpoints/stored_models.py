@@ -26,10 +26,9 @@ from xlj.interop.task_heads import TASKS
 from xlj.io import json_file
 from xlj.io.storage import AnyPath, Url
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.models.encoder import Params
 from xlj.objectives.supervised.options import recorded_kind, supervised_in
 from xlj.sharding.rules import STORED
-from xlj.sharding.trees import nested, replicated, shardings
+from xlj.sharding.trees import Params, nested, replicated, shardings
 
 _DEFAULT_LENGTH = 512
 """The maximum number of tokens per row for task heads whose folder does not state it."""

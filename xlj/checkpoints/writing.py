@@ -21,7 +21,7 @@ from xlj.data.rows.store import Manifest
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath, Url
-from xlj.models.encoder import Params
+from xlj.sharding.trees import Params
 
 _DELETED = "deleted"
 """Folder in `checkpoints/` for checkpoints that are being deleted. They are moved there first, so a

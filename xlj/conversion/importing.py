@@ -11,9 +11,9 @@ from xlj.config.task import labelling_options
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.task_heads import TASKS
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.models.encoder import Params
 from xlj.objectives.supervised.options import SUPERVISED
 from xlj.sharding import meshes
+from xlj.sharding.trees import Params
 
 
 def import_folder(source: Path, output: Path) -> None:

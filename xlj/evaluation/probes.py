@@ -18,9 +18,10 @@ from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.probe_files import Files
 from xlj.inference.pretrained import Pretrained
-from xlj.models.encoder import Params, layer_or_middle
+from xlj.models.encoder import layer_or_middle
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import accuracy, nearest
+from xlj.sharding.trees import Params
 from xlj.training.evaluation import Check, Probe, by_phase
 from xlj.training.state import State
 from xlj.word_alignment import gold_alignments

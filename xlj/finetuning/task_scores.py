@@ -17,7 +17,7 @@ from xlj.finetuning.task_data import ExampleSet, TaskData
 from xlj.inference.predictor import Predictor
 from xlj.inference.row_batches import Advance
 from xlj.io import atomic
-from xlj.models.encoder import Params
+from xlj.sharding.trees import Params
 
 SCORE = "eval/dev/score"
 """The name of the metric by which checkpoints are chosen."""

@@ -12,12 +12,11 @@ from tqdm import tqdm
 from xlj.config import Model
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.row_batches import Advance, buckets, in_flight
-from xlj.models.encoder import Params
 from xlj.objectives.supervised import loss as supervised
 from xlj.objectives.supervised.head import of_kind
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK
-from xlj.sharding.trees import replicated, shard
+from xlj.sharding.trees import Params, replicated, shard
 
 
 class Predictor:

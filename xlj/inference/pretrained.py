@@ -10,8 +10,8 @@ from xlj.config.choices import AlignmentOptions
 from xlj.config.task import Task
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.sentence_modules import SentenceModules
-from xlj.models.encoder import Params
 from xlj.sharding import meshes
+from xlj.sharding.trees import Params
 
 
 class Pretrained(NamedTuple):

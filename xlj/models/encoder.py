@@ -26,11 +26,12 @@ from xlj.models.dense import PRODUCT
 from xlj.models.dropout import Rngs
 from xlj.models.embeddings import Embeddings, insert_separators, restart_positions
 from xlj.models.feed_forward import FeedForward
-from xlj.models.modules import Params, run
+from xlj.models.modules import run
 from xlj.models.norms import Norm
 from xlj.models.pattern import Kind
 from xlj.models.position_bias import PositionBias
 from xlj.sharding import devices
+from xlj.sharding.trees import Params
 
 Layer = Callable[[Kind, Stream, Params, jax.Array], Stream]
 """A layer: (its kind, the stream before it, its parameters, its zero-based number) -> the stream

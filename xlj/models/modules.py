@@ -6,9 +6,7 @@ import flax.linen as nn
 import jax
 
 from xlj.contracts.arrays import check
-
-Params = dict[str, Any]
-"""Parameters by name. A value is an array, or another dict of parameters."""
+from xlj.sharding.trees import Params
 
 
 def run(module: nn.Module, params: Params, *arguments: Any) -> Any:

@@ -7,7 +7,7 @@ import jax
 
 from xlj.config import Model
 from xlj.families.local_layers import is_local
-from xlj.models.modules import Params
+from xlj.sharding.trees import Params
 
 _OF_NORM = "attention_norm"
 

@@ -13,7 +13,7 @@ from xlj.contracts.arrays import Specified, check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.row_records import Field
 from xlj.models.dropout import Rngs
-from xlj.models.encoder import Params
+from xlj.sharding.trees import Params
 
 Rows = Mapping[str, jax.Array]
 """Rows of one objective: the array [rows, ...] of each field, by name.

@@ -22,8 +22,9 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.row_records import Field
 from xlj.models import encoder
 from xlj.models.counting import counting
-from xlj.objectives.objective import Objective, Params, Rows, abstract_rows, build
+from xlj.objectives.objective import Objective, Rows, abstract_rows, build
 from xlj.sharding.rules import AXES
+from xlj.sharding.trees import Params
 
 _CPU = AbstractMesh(
     (1, 1), AXES, abstract_device=AbstractDevice("cpu", num_cores=None, platform="cpu")

@@ -15,10 +15,9 @@ from jax.typing import ArrayLike
 from xlj.config import Config, Optimizer, registered_optimizers
 from xlj.config.user_code import function_of
 from xlj.contracts.arrays import Leaf, PyTree
-from xlj.models.encoder import Params
 from xlj.optimizers import multipliers
 from xlj.optimizers.guards import Damped, Guarded, guard
-from xlj.sharding.trees import name_of, named_leaves
+from xlj.sharding.trees import Params, name_of, named_leaves
 
 OptState: TypeAlias = optax.OptState
 """The state of an optimizer: (the state of the direction's transformation, an empty state). `make`

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import optax
 
 from xlj.config import Optimizer
-from xlj.models.encoder import Params
 from xlj.optimizers.guards import Guarded, either
+from xlj.sharding.trees import Params
 
 
 def direction(options: Optimizer) -> Guarded:

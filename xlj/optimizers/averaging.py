@@ -5,8 +5,8 @@ import math
 import jax
 import jax.numpy as jnp
 
-from xlj.models.encoder import Params
 from xlj.optimizers.guards import either
+from xlj.sharding.trees import Params
 
 
 def unbiased_decay(beta: float, time: jax.Array) -> jax.Array | float:

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xlj.models.encoder import Params
 from xlj.models.lowering import cpu_layout_barrier
+from xlj.sharding.trees import Params
 
 
 def clip(gradients: Params, limit: float) -> tuple[Params, jax.Array]:

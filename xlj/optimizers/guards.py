@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from xlj.contracts.arrays import Tree
-from xlj.models.encoder import Params
+from xlj.sharding.trees import Params
 
 
 def either(condition: jax.Array, new: Tree, old: Tree) -> Tree:

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 from xlj.config import FREEZABLE, ConfigError, Optimizer
 from xlj.config.optimizers import factors_of
 from xlj.contracts.arrays import PyTree
-from xlj.models.encoder import Params
 from xlj.models.pattern import layer_count
-from xlj.sharding.trees import name_of, named_leaves
+from xlj.sharding.trees import Params, name_of, named_leaves
 
 Leaf = TypeVar("Leaf")
 

@@ -12,11 +12,10 @@ from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from xlj.config import ConfigError, Optimizer
 from xlj.contracts.arrays import PyTree
-from xlj.models.encoder import Params
 from xlj.optimizers import adamw
 from xlj.optimizers.guards import Guarded, either
 from xlj.sharding import devices
-from xlj.sharding.trees import name_of, named_leaves, nested
+from xlj.sharding.trees import Params, name_of, named_leaves, nested
 
 _STACKED = MuonDimensionNumbers(reduction_axis=1, output_axis=2)
 """Axes of a kernel [layers, inputs, outputs]: the matrix of each layer is orthogonalised."""

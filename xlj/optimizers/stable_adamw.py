@@ -9,10 +9,9 @@ import optax
 
 from xlj.config import Optimizer
 from xlj.models import pattern
-from xlj.models.encoder import Params
 from xlj.optimizers.averaging import unbiased_decay
 from xlj.optimizers.guards import Damped, Guarded, either
-from xlj.sharding.trees import name_of
+from xlj.sharding.trees import Params, name_of
 
 
 def direction(options: Optimizer) -> Guarded:

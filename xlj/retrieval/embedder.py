@@ -21,7 +21,7 @@ from xlj.inference.row_batches import Advance, buckets, in_flight
 from xlj.interop.sentence_modules import Dense
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.objectives.bitext import average_rows
+from xlj.models.example_vectors import average_rows
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard

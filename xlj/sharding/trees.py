@@ -13,6 +13,9 @@ from xlj.contracts.arrays import Leaf, PyTree, Tree
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS, RULES, Rules, rule_of
 
+Params = dict[str, Any]
+"""Parameters by name. A value is an array, or another dict of parameters."""
+
 
 def shard(tree: PyTree, mesh: Mesh) -> PyTree:
     """Places NumPy arrays on a mesh, with their first axes split over all devices.

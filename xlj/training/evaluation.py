@@ -16,10 +16,10 @@ from xlj.data.rows import mixture, row_records
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.io.hashing import sample
-from xlj.objectives.objective import LossSums, Objective, Params, Rows
+from xlj.objectives.objective import LossSums, Objective, Rows
 from xlj.sharding import meshes
 from xlj.sharding.devices import on_mesh
-from xlj.sharding.trees import replicated, shard
+from xlj.sharding.trees import Params, replicated, shard
 from xlj.training.randomness import row_rngs
 from xlj.training.state import State
 from xlj.training.step import Microbatches

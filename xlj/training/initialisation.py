@@ -12,9 +12,8 @@ from xlj.checkpoints.reading import CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.contracts.arrays import Tree
 from xlj.data.rows.corpus import Corpus
-from xlj.models.encoder import Params
 from xlj.objectives.objective import build_all
-from xlj.sharding.trees import named_leaves
+from xlj.sharding.trees import Params, named_leaves
 from xlj.training import state as states
 from xlj.training import transfer
 from xlj.training.start import Start

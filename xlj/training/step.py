@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from xlj import optimizers
 from xlj.config import Config, Optimizer
-from xlj.objectives.objective import Argument, LossSums, Objective, Params, Result, Rows
+from xlj.objectives.objective import Argument, LossSums, Objective, Result, Rows
 from xlj.optimizers import Rates, multipliers
 from xlj.optimizers.averaging import update_average
 from xlj.optimizers.clipping import clip
@@ -20,6 +20,7 @@ from xlj.optimizers.guards import either
 from xlj.sharding import devices, trees
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.rules import OTHERS, REPLICATED, RULES
+from xlj.sharding.trees import Params
 from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 

@@ -17,10 +17,9 @@ from xlj.interop import dictionaries, matched_rows
 from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matched_rows import Matches, share_table
 from xlj.interop.vocabulary_matching import match
-from xlj.models.encoder import Params
 from xlj.objectives.supervised.head import head_of
 from xlj.objectives.supervised.options import SUPERVISED, recorded_kind, supervised_in
-from xlj.sharding.trees import named_leaves
+from xlj.sharding.trees import Params, named_leaves
 
 _BY_WORD = ("embeddings/word", "prediction_head/bias", "prediction_head/word")
 """Parameters with one row per piece of the vocabulary."""

@@ -25,9 +25,9 @@ from xlj.alignment_math import extraction, hmm
 from xlj.alignment_math.similarity import diagonal, dot_products, shifted_cosines
 from xlj.alignment_math.sinkhorn import same_example, sinkhorn
 from xlj.config import ConfigError, Model
-from xlj.models.encoder import Params
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm.loss import HEAD
+from xlj.sharding.trees import Params
 
 HMM_THRESHOLD = 0.2
 """The minimum value for a link: the product of the probabilities in both directions. It was chosen

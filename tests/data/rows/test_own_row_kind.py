@@ -32,7 +32,7 @@ from xlj.data.rows.row_records import Field
 from xlj.data.rows.row_kind import Packed, RowKind
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
-from xlj.objectives.bitext import average_rows
+from xlj.models.example_vectors import (average_rows)
 from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.models.segments import whole_examples
 

@@ -19,16 +19,9 @@ from xlj.objectives.camlm.loss import UNSEEN
 from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
 from xlj.objectives.mlm.head import predict
 from xlj.objectives.mlm.loss import blind_share, gather, prediction_loss, prediction_part
-from xlj.objectives.objective import (
-    ByMicrobatch,
-    Loss,
-    Losses,
-    Objective,
-    Params,
-    Rows,
-    check_rows,
-)
+from xlj.objectives.objective import ByMicrobatch, Loss, Losses, Objective, Rows, check_rows
 from xlj.objectives.vocabulary.choosing import choose
+from xlj.sharding.trees import Params
 
 
 class BTMLMInputs(NamedTuple):

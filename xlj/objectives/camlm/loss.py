@@ -14,7 +14,8 @@ from xlj.models.segments import Segments, languages_of, segments
 from xlj.objectives.corruption import Masked
 from xlj.objectives.masking.options import MaskingOptions
 from xlj.objectives.mlm import loss as mlm
-from xlj.objectives.objective import Loss, Losses, Objective, Params
+from xlj.objectives.objective import Loss, Losses, Objective
+from xlj.sharding.trees import Params
 
 UNSEEN = -1
 """A segment id for keys that no token may see. No query has this id."""

@@ -12,7 +12,8 @@ from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.models.segments import whole_examples
 from xlj.objectives.distillation.options import Distillation
-from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
+from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Rows
+from xlj.sharding.trees import Params
 
 
 class TeacherState(TypedDict):

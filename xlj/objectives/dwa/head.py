@@ -8,7 +8,8 @@ from xlj.config import Model
 from xlj.contracts.arrays import check
 from xlj.models.dense import Dense
 from xlj.models.lowering import precision_of
-from xlj.models.modules import Params, init_head, run
+from xlj.models.modules import init_head, run
+from xlj.sharding.trees import Params
 
 
 class Pointer(nn.Module):

@@ -19,7 +19,8 @@ from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, spli
 from xlj.objectives.dwa.head import init_pointer, point
 from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.mlm import loss as mlm
-from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
+from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Rows
+from xlj.sharding.trees import Params
 
 
 class DWAInputs(NamedTuple):

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from xlj.config import Model
 from xlj.contracts.arrays import check
 from xlj.models.dense import Dense
-from xlj.models.modules import Params, init_head, run
+from xlj.models.modules import init_head, run
 from xlj.models.norms import Norm
+from xlj.sharding.trees import Params
 
 
 class Prediction(nn.Module):

@@ -15,8 +15,9 @@ from xlj.models.segments import sees_nothing, whole_examples
 from xlj.objectives.corruption import Masked, mask_tokens
 from xlj.objectives.masking.options import MaskingOptions
 from xlj.objectives.mlm.head import init_prediction, predict
-from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params
+from xlj.objectives.objective import Loss, Losses, LossSums, Objective
 from xlj.objectives.vocabulary.cross_entropy import cross_entropy
+from xlj.sharding.trees import Params
 
 
 def whole(model: Model, masked: Masked) -> encoder.Inputs:

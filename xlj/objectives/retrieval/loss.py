@@ -11,11 +11,13 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
+from xlj.models.example_vectors import average_examples, is_example
 from xlj.models.segments import segments, whole_examples
-from xlj.objectives.bitext import average_examples, is_example, split_sides
+from xlj.objectives.bitext import split_sides
 from xlj.objectives.corruption import split
-from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
+from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Rows
 from xlj.objectives.retrieval.options import Retrieval
+from xlj.sharding.trees import Params
 
 # Similarity of pairs that are not negatives. It is finite: if a sentence has no negative at all,
 # the gradient of the logsumexp of -inf would be NaN.

@@ -18,10 +18,11 @@ from xlj.models.segments import whole_examples
 from xlj.objectives.corruption import Masked, mask_tokens, split
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.mlm.loss import gather, prediction_loss
-from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
+from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Rows
 from xlj.objectives.rtd.head import detect, init_detection
 from xlj.objectives.rtd.options import ReplacedTokenDetection
 from xlj.objectives.vocabulary.choosing import choose
+from xlj.sharding.trees import Params
 
 
 class RTDInputs(NamedTuple):

@@ -12,8 +12,9 @@ from xlj.config import Model, tasks
 from xlj.contracts.arrays import check
 from xlj.models.dense import Dense
 from xlj.models.dropout import Rngs, dropout
-from xlj.models.modules import Params, init_head, run
+from xlj.models.modules import init_head, run
 from xlj.objectives.objective import Rows
+from xlj.sharding.trees import Params
 
 
 def _best(logits: jax.Array) -> jax.Array:

@@ -15,9 +15,10 @@ from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.models.segments import whole_examples
-from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
+from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Rows
 from xlj.objectives.supervised.head import head_of, of_kind
 from xlj.objectives.supervised.options import Supervised
+from xlj.sharding.trees import Params
 
 
 def objective(

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from xlj.config import Model
 from xlj.contracts.arrays import check
 from xlj.models.dense import matmul
-from xlj.models.encoder import Params
 from xlj.models.lowering import precision_of
+from xlj.sharding.trees import Params
 
 NOISE = 1024
 """Number of other pieces with which a translation is compared, to estimate the softmax."""

@@ -24,9 +24,10 @@ from xlj.models.lowering import precision_of
 from xlj.models.segments import segments, whole_examples
 from xlj.objectives.bitext import split_sides
 from xlj.objectives.corruption import split
-from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
+from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Rows
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm.options import WordHMM
+from xlj.sharding.trees import Params
 
 HEAD = "word_hmm_head"
 """Name of the objective's parameters."""

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from xlj.config import Model
 from xlj.contracts.arrays import check
 from xlj.models.dense import matmul
-from xlj.models.modules import Params, init_head, run
+from xlj.models.modules import init_head, run
+from xlj.sharding.trees import Params
 
 
 class Projection(nn.Module):

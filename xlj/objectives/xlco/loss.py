@@ -13,13 +13,9 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
+from xlj.models.example_vectors import count_examples, find_starts, is_example
 from xlj.models.segments import whole_examples
-from xlj.objectives.bitext import (
-    count_examples,
-    find_starts,
-    is_example,
-    split_sides,
-)
+from xlj.objectives.bitext import split_sides
 from xlj.objectives.corruption import mask_tokens, split
 from xlj.objectives.objective import (
     ByMicrobatch,
@@ -27,12 +23,12 @@ from xlj.objectives.objective import (
     Losses,
     LossSums,
     Objective,
-    Params,
     Rows,
     check_rows,
 )
 from xlj.objectives.xlco.head import init_projection, project
 from xlj.objectives.xlco.options import Contrast
+from xlj.sharding.trees import Params
 
 
 class Queue(TypedDict):
