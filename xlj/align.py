@@ -25,6 +25,7 @@ from xlj.config.choices import ENCODINGS, AlignmentOptions
 from xlj.io.malformed import Skipping
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
+    from xlj.alignment_math.error_rate import AlignmentScores
     from xlj.api.encoder import Encoder
     from xlj.word_alignment.aligner import Aligner
     from xlj.word_alignment.projection import Projection
