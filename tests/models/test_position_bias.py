@@ -111,7 +111,7 @@ def test_gates_read_the_query_with_its_bias():
     rng = np.random.default_rng(3)
     attention = Attention(TINY)
     x, ids = jnp.zeros((1, length, 32)), jnp.ones((1, length), jnp.int32)
-    call = (x, Context(ids, ids, None, 1, {False: jnp.ones((heads, 1, length, length))}))
+    call = (x, Context(ids, ids, None, 1, jnp.ones((heads, 1, length, length))))
     weights = attention.init(jax.random.key(0), *call)["params"]
     weights = jax.tree.map(lambda p: rng.standard_normal(p.shape, np.float32), weights)
     _, captured = attention.apply(
@@ -181,9 +181,9 @@ def test_attention_equals_that_of_wavlm():
     bias = spread(table, length)[:, None]
     attention = Attention(TINY)
     ids = np.zeros((rows, length), np.int32), np.where(seen, 0, 1).astype(np.int32)
-    actual = attention.apply({"params": xlj_weights}, x, Context(*ids, None, 1, {False: bias}))
+    actual = attention.apply({"params": xlj_weights}, x, Context(*ids, None, 1, bias))
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
-    without = attention.apply({"params": xlj_weights}, x, Context(*ids, None, 1, {False: 0 * bias}))
+    without = attention.apply({"params": xlj_weights}, x, Context(*ids, None, 1, 0 * bias))
     assert np.abs(actual - without).max() > 0.1
 
 

@@ -47,9 +47,8 @@ class Context(NamedTuple):
     """A random key for each row [rows], for dropout; None in evaluation."""
     layer: int | jax.Array
     """The one-based number of the layer; dropout of the embeddings uses 0."""
-    bias: Mapping[bool, jax.Array] = MappingProxyType({})
-    """The tiles of the position bias that all layers share, for local layers (key True) and full
-    layers (key False); empty without a bias (`layer.shared_bias`)."""
+    bias: jax.Array | None = None
+    """The position bias that all layers share (`layer.shared_bias`); None without one."""
     rotations: Mapping[bool, Rotations] = MappingProxyType({})
     """Rotary positions of local layers (key True) and full layers (key False); empty for models
     without rotary positions (`rotary.of_layers`)."""

@@ -149,7 +149,7 @@ def apply(
     x = run(embeddings, params["embeddings"], *ids, rngs)
     x = devices.constrain(x, "hidden")
 
-    bias = {}
+    bias = None
     if model.position_bias != "none":
         bias = shared_bias(params["position_bias"], model, inputs.tokens.shape[1])
     segments, rotations = inputs[2:4], rotary.of_layers(model, positions)

@@ -11,12 +11,13 @@ import pytest
 
 from xlj.config import Model
 from xlj.models import dropout
-from xlj.models.attention import interface, tiles, tpu, triton
+from xlj.models.attention import choosing, interface, tiles, tpu, triton
 from xlj.models.attention.interface import Mask, Operands
 from xlj.models.attention.kernels import Fused
 from xlj.models.attention.layer import shared_bias
 from xlj.models.attention.reference import Dense
 from xlj.models.position_bias import bias_tiles
+from xlj.sharding import devices
 
 KERNELS = {"gpu": triton, "tpu": tpu}
 PLATFORMS = tuple(KERNELS)
@@ -273,19 +274,20 @@ def test_the_shared_bias_has_the_block_size_of_the_heads():
     """A row of 40 tokens has two blocks of 32 in float32, or one of 64 in bfloat16."""
     model = Model(hidden=200, heads=2, position_bias="t5", attention="triton")
     table = jnp.zeros((model.position_buckets, 2))
-    assert shared_bias({"table": table}, model, 40)[False].shape == (2, 3, 32, 32)
+    assert shared_bias({"table": table}, model, 40).shape == (2, 3, 32, 32)
     narrow = dataclasses.replace(model, dtype="bfloat16")
-    assert shared_bias({"table": table}, narrow, 40)[False].shape == (2, 1, 64, 64)
+    assert shared_bias({"table": table}, narrow, 40).shape == (2, 1, 64, 64)
 
 
-def test_local_and_full_layers_with_blocks_of_one_size_share_the_bias():
-    """Its gradient is then summed once."""
-    options = {"hidden": 32, "heads": 2, "position_bias": "t5", "local_attention": 8}
-    model, table = Model(**options), jnp.zeros((32, 2))
-    dense = shared_bias({"table": table}, model, 40)
-    assert dense[True] is dense[False] and dense[True].shape == (2, 1, 40, 40)
-    chunked = dataclasses.replace(model, attention="chunks")
-    assert shared_bias({"table": table}, chunked, 300)[True].shape == (2, 5, 128, 128)
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("length", [64, 512, 2048])
+def test_local_and_full_layers_need_the_bias_in_one_form(platform, dtype, length, monkeypatch):
+    """Otherwise `shared_bias` would need two forms."""
+    monkeypatch.setattr(devices, "platform", lambda: platform)
+    model = Model(dtype=dtype, position_bias="t5", local_attention=64)
+    full, local = (choosing.choose_for(model, is_local, length) for is_local in (False, True))
+    assert full.name == local.name
 
 
 def test_bounds_are_the_first_and_last_blocks_seen():

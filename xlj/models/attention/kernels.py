@@ -119,9 +119,9 @@ class Fused(interface.Implementation):
         rows. The kernels sum the gradient of the bias over rows.
         """
         query, mask, rate = operands.query, operands.mask, operands.rate
-        kernels, (rows, length, heads, size) = self.kernels, query.shape
-        block = kernels.block(size, query.dtype)
+        kernels, block = self.kernels, self.kernels.block(query.shape[-1], query.dtype)
         operands.check(block)
+        rows, length, heads, size = query.shape
         fill, wider = -length % block, kernels.head_size(size) - size
         ids = mask.query_segment_ids, mask.key_segment_ids
         seeds = operands.seeds

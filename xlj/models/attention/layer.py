@@ -62,38 +62,31 @@ class Attention(nn.Module):
             key, value = (jnp.repeat(heads, shared, axis=2) for heads in (key, value))
         ids = context.query_segment_ids, context.key_segment_ids
         mask = Mask(*ids, interface.window_of(model, self.is_local))
-        bias, seeds = context.bias.get(self.is_local), context.seeds(site=1)
+        seeds, rate = context.seeds(site=1), model.attention_dropout
+        operands = Operands(query, key, value, mask, context.bias, gates, seeds, rate)
         attend = choosing.choose_for(model, self.is_local, length).implementation.attend
-        rate = model.attention_dropout
-        operands = Operands(query, key, value, mask, bias, gates, seeds, rate)
         output = attend(operands).reshape(rows, length, hidden)
         return linear(hidden, has_bias="output" in model.biases, name="output")(output)
 
 
-def shared_bias(params: Params, model: Model, length: int) -> dict[bool, jax.Array]:
+def shared_bias(params: Params, model: Model, length: int) -> jax.Array:
     """Returns the relative position bias that all layers share, in the form that attention needs.
+
+    No implementation with a bias depends on the window, so local layers have the form of full
+    layers.
 
     Args:
       params: of a `PositionBias`.
       length: of a row, in tokens.
 
     Returns:
-      For local layers (key True), if the model has any, and for full layers (key False): the tiles
-      of `position_bias.bias_tiles`, float32 [heads, 2 n - 1, block, block]. Here n is the number of
-      blocks of a row after padding. The block is that of the implementation (`bias_block`).
+      The tiles of `position_bias.bias_tiles`, float32 [heads, 2 n - 1, block, block]. Here n is the
+      number of blocks of a row after padding. The block is that of the implementation
+      (`Implementation.bias_block`).
     """
     table = params["table"]
     check("shared_bias", table=(f"float32 [{model.position_buckets}, {model.heads}]", table))
-
-    def block_of(is_local: bool) -> int:
-        request = interface.request_of(model, is_local, length)
-        return choosing.choose(model.attention, request).implementation.bias_block(request)
-
-    def tiles_of(block: int) -> jax.Array:
-        padded = interface.count_blocks(length, block) * block
-        return bias_tiles(run(PositionBias(model), params, padded), block)
-
-    # Layers with the same block share one array, so that its gradient is summed once.
-    blocks = {is_local: block_of(is_local) for is_local in {False, model.local_attention > 0}}
-    tiles = {block: tiles_of(block) for block in sorted(set(blocks.values()))}
-    return {is_local: tiles[block] for is_local, block in blocks.items()}
+    request = interface.request_of(model, False, length)
+    block = choosing.choose(model.attention, request).implementation.bias_block(request)
+    padded = interface.count_blocks(length, block) * block
+    return bias_tiles(run(PositionBias(model), params, padded), block)
