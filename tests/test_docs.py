@@ -52,16 +52,10 @@ def test_configs_page_is_up_to_date():
     assert maker.FILE.read_text("utf-8") == maker.render(), "run python docs/make_configs.py"
 
 
-def test_the_listing_has_a_line_for_each_file():
-    spec = importlib.util.spec_from_file_location("make_listing", ROOT / "docs/make_listing.py")
-    maker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(maker)
-    assert maker.FILE.read_text("utf-8") == maker.render(), "run python docs/make_listing.py"
-    files = [file for file in (ROOT / "xlj").rglob("*.py") if file.name != "__init__.py"]
-    listed = maker.listing()
-    assert all(listed.count(f"| {name} | ") == sum(f.name == name for f in files)
-               for name in {file.name for file in files})  # fmt: skip
-    assert "|  |" not in listed  # each file has a description
+def test_each_file_says_what_it_is():
+    """The listing of a folder is read with the first line of each file."""
+    for file in (ROOT / "xlj").rglob("*.py"):
+        assert ast.get_docstring(ast.parse(file.read_text("utf-8"))), file
 
 
 def test_the_scaling_page_has_rows_for_every_recipe_of_a_paper(tmp_path):
