@@ -92,3 +92,16 @@ def test_options_that_contradict_each_other_are_refused(options, message):
 
 def test_the_number_of_key_value_groups_is_key_value_heads_or_all_heads():
     assert Model().groups == 12 and dataclasses.replace(Model(), key_value_heads=4).groups == 4
+
+
+@pytest.mark.parametrize(
+    "recipe, marks",
+    [
+        ("quickstart.py:modern", ()),  # ModernBERT has no token types
+        ("xlm.py:modern", ("positions",)),
+        ("eurobert_210m.py", ("separator",)),
+        ("eurobert_210m.py:tiny", ()),  # a trained vocabulary has no separator
+    ],
+)
+def test_variants_remove_the_pair_marks_that_a_model_cannot_have(recipe, marks):
+    assert configs.load(f"configs/{recipe}", [], schema).model.pair_marks == marks
