@@ -76,7 +76,7 @@ _MAY_DIFFER_FROM_XLM_R = {
     "layer_norm_epsilon", "dropout", "dropout_parts", "attention_dropout",
 }  # fmt: skip
 """Options of `Model` in which a model may differ from XLM-R and still have an architecture like
-XLM-R's. config.json contains these options, or `_choose_like_xlm_r` checks them."""
+XLM-R's. config.json contains these options, or `XlmR.export_as` checks them."""
 
 _NOT_COMPARED = {
     "family", "dropout", "dropout_parts", "attention_dropout", "attention", "dtype", "scan_layers",
@@ -219,14 +219,19 @@ def _choose_family(model: Model) -> families.Family:
     unlike_xlm_r = _find_differences(model, options_of("xlm_r"), _MAY_DIFFER_FROM_XLM_R)
     if model.norm == "embeddings":
         unlike_xlm_r["norm"] = model.norm
-    lacking = {} if model.rotary_base else {"xlm_r": unlike_xlm_r}
+    lacking = {"xlm_r": unlike_xlm_r}
     for name, family in families.all_families():
         if name != "xlm_r":
             try:
                 lacking[name] = _find_unsupported(family.architectures[0], model)
             except ConfigError:  # the architecture cannot express the model, e.g. its positions
                 continue
-    nearest = min(lacking, key=lambda name: (len(lacking[name]), name != model.family))
+
+    def distance(name: str) -> tuple[bool, int, bool]:
+        lacks_rotary = name == "xlm_r" and model.rotary_base > 0
+        return lacks_rotary, len(lacking[name]), name != model.family
+
+    nearest = min(lacking, key=distance)
     if lacking[nearest]:
         raise ConfigError(
             f"{_format(unlike_xlm_r)}: the model cannot be exported, because no architecture "
