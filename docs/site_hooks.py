@@ -15,7 +15,7 @@ from pathlib import Path
 
 RESULTS = ("experiments/", "results.md", "benchmarks.md", "roadmap.md", "architecture.md")
 """Pages that the search ranks below other pages, because they contain almost all words: results,
-and the listing of the code."""
+and the structure of the code."""
 log = logging.getLogger("mkdocs.hooks.site_hooks")
 LINK = re.compile(r"(?<!!)\[([^][]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 

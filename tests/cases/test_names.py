@@ -1,7 +1,7 @@
 """names.tsv translates commands that were written before keys and modules had their names.
 
 Each line has an old text and the new text, in the order in which they are replaced: an old text is
-replaced before a text that it begins with.
+replaced before its beginning, which may be another old text.
 """
 
 import importlib
@@ -25,9 +25,8 @@ def test_each_new_name_exists():
                 keys - {"model.attention"}
             )
         elif name := re.match(r"from (\S+) import (\w+)", new):
-            assert importlib.util.find_spec(f"{name[1]}.{name[2]}") or hasattr(
-                importlib.import_module(name[1]), name[2]
-            )
+            package = importlib.import_module(name[1])
+            assert hasattr(package, name[2]) or importlib.util.find_spec(f"{name[1]}.{name[2]}")
         else:
             assert importlib.util.find_spec(new)
 
