@@ -56,7 +56,7 @@ FILES = (
     *(
         f"xlj/interop/{name}.py"
         for name in ("bpe_growth", "matched_rows", "vocabulary_extension", "vocabulary_matching",
-                     "words")
+                     "piece_text")
     ),
     *(
         f"xlj/training/{name}.py"
