@@ -61,6 +61,8 @@ def test_without_pairs_no_objective_reads_pairs(call, tmp_path, monkeypatch):
     flags = {k: v for k, v in FLAGS.items() if k not in ("pairs", "parallel")}
     text = call(adapt.main, *(f"--{k}={v}" for k, v in flags.items()), "--check").out
     config = json.loads(text)
-    active = [n for n, o in config["objectives"].items() if isinstance(o, dict) and o["batch_size"]]
+    active = [
+        n for n, o in config["objectives"].items() if isinstance(o, dict) and o.get("batch_size")
+    ]
     assert active == ["mmlm"]
     assert config["data"]["pairs"] == config["data"]["parallel"] == []

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_device")
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {
-    "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2, "convert.md": 2,
+    "README.md": 1, "align.md": 3, "api.md": 3, "attention.md": 2, "configs.md": 2, "convert.md": 2,
     "data.md": 2, "finetune.md": 1, "index.md": 1, "models.md": 1, "own_objective.md": 2,
     "papers.md": 1, "phases.md": 1, "sweep.md": 1, "tasks.md": 1, "train.md": 2,
 }  # fmt: skip
@@ -32,6 +32,7 @@ BLOCKS = {
 Other tests run some of the blocks:
 
 - README.md: test_tutorials
+- attention.md: models/attention/test_own_attention
 - models.md: families/test_own_family
 - own_objective.md: objectives/test_own_objective
 - tasks.md: tasks/test_own_task

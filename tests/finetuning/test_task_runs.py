@@ -415,12 +415,12 @@ def _make_outcome(folder, *runs):
 
     The predictions of a run contain only its seed.
     """
-    task_runs = []
+    made = []
     for seed, (languages, dev, test) in enumerate(runs):
-        task_runs.append(task_runs.TaskRun(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
-        (task_runs[-1].folder / "predictions").mkdir(parents=True)
-        (task_runs[-1].folder / "predictions" / "test-de.json").write_text(f"{seed}", "utf-8")
-    return task_runs.Outcome(tuple(task_runs), {}, True)
+        made.append(task_runs.TaskRun(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
+        (made[-1].folder / "predictions").mkdir(parents=True)
+        (made[-1].folder / "predictions" / "test-de.json").write_text(f"{seed}", "utf-8")
+    return task_runs.Outcome(tuple(made), {}, True)
 
 
 @pytest.mark.parametrize(("select", "best"), [("all", "1"), ("trained", "2")])

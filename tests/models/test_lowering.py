@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from xlj.models import lowering
-from xlj.objectives import kept_logits
+from xlj.objectives.vocabulary import kept_logits
 from xlj.sharding import devices
 
 BFLOAT16 = jnp.dtype("bfloat16")

@@ -113,11 +113,13 @@ def prepare(
     check_separator(config, vocabulary)
     config = _with_pair_length(config, latest, vocabulary, store)
     sizes = memory.expected_sizes(config, store, vocabulary)
-    _print_attention(config, sizes, mesh)
+    attention = _choose_attention(config, sizes, mesh)
     memory.check_fits(config, sizes, mesh)
     if store is None:
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
     config = _checked_with_rows(config, latest, store)
+    if jax.process_index() == 0:
+        print(*attention, sep="\n", flush=True)
     return Start(
         config=config,
         workdir=workdir,
@@ -186,16 +188,15 @@ def _resolved(config: Config, store: RowStore) -> Config:
     return resolved
 
 
-def _print_attention(config: Config, sizes: memory.Sizes, mesh: Mesh) -> None:
-    """Prints, in process 0, which implementations compute attention, and why others do not.
+def _choose_attention(config: Config, sizes: memory.Sizes, mesh: Mesh) -> list[str]:
+    """Returns lines about which implementations compute attention, and why others do not.
 
     Raises:
       ConfigError: if no implementation of `model.attention` can compute some layers.
     """
     lengths = {length for by_kind in sizes.lengths for length in by_kind.values()}
-    lines = devices.on_mesh(mesh, partial(choosing.report, config.model, lengths))()
-    if jax.process_index() == 0:
-        print(*lines, sep="\n", flush=True)
+    lines: list[str] = devices.on_mesh(mesh, partial(choosing.report, config.model, lengths))()
+    return lines
 
 
 def _with_pair_length(

@@ -5,7 +5,6 @@ import sys
 
 import jax
 import pytest
-from xlj.training.amounts import StepAmounts
 
 from xlj.config import Model, parse, recipes
 from xlj.models import block, fused_norm, pallas
@@ -31,7 +30,7 @@ def lowered(name, monkeypatch, phase=0, **changes):
     config = recipes.read(name)
     config.update_from_flattened_dict(changes)
     parsed = parse(config).for_platform("gpu")
-    resolved, _ = durations.resolve(parsed, StepAmounts(None))
+    resolved, _ = durations.resolve(parsed, None)
     sizes = expected_sizes(resolved)
     _, traced = programs.trace_phase(resolved, sizes, jax.devices()[:1], phase)
     return traced.lower(lowering_platforms=("cuda",)).as_text()
