@@ -25,7 +25,7 @@ from xlj.alignment_math import error_rate
 from xlj.config.choices import AlignmentOptions
 from xlj.inference import pretrained
 from xlj.retrieval.embedder import Embedder
-from xlj.retrieval.nearest import accuracy, centre, nearest
+from xlj.retrieval.search import accuracy, centre, nearest
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
 

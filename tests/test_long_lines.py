@@ -8,7 +8,7 @@ from xlj.config import ConfigError
 from xlj.data.labelled import conll, squad, tables
 from xlj.evaluation import prediction_files
 from xlj.evaluation.prediction_files import Form
-from xlj.interop import dictionaries
+from xlj.interop import vocabulary_matching
 from xlj.retrieval import sentence_files
 from xlj.word_alignment import gold_alignments, sentence_pairs
 
@@ -33,7 +33,7 @@ def question(**more):
         (question(answers=[{"text": LONG[1:], "answer_start": 10**200}]), squad.read),
         (question(question=[LONG]), squad.read),
         (question(answers=[{"text": "x", "answer_start": LONG}]), squad.read),
-        (f"{LONG} {LONG[:9]} a\n", lambda path: dictionaries.read(path, "en-de")),
+        (f"{LONG} {LONG[:9]} a\n", lambda path: vocabulary_matching.read(path, "en-de")),
         (f"0-0 {LONG}\n", gold_alignments.read),
         (f"0-{'1' * 10_000}\n", gold_alignments.read),
         (f"1 1 1\n{LONG}\n", gold_alignments.read),

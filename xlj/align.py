@@ -200,7 +200,7 @@ def _report_windows(aligner: "Aligner", size: int) -> None:
 def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["Pair"]) -> None:
     """Prints the scores of all layers for each selected method and encoding. Also writes the scores
     to --scores, and plots them to --plot."""
-    from xlj.evaluation import layer_report
+    from xlj.evaluation import language_report
     from xlj.io import atomic
     from xlj.word_alignment import gold_alignments
 
@@ -222,14 +222,16 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
         lines += [{**names, "layer": i, **score._asdict()} for i, score in enumerate(scores)]
         if method == methods[0]:
             _report_windows(aligner, size)
-    print(layer_report.table(by_variant))
+    print(language_report.layer_table(by_variant))
     if flags.scores:
         content = "".join(f"{json.dumps(line)}\n" for line in lines)
         atomic.write(Path(flags.scores), content.encode())
     curves = {name: [score.aer for score in scores] for name, scores in by_variant.items()}
     title = flags.input.name if len(variants) > 1 else f"{flags.input.name}: {options.method}"
     if flags.plot:
-        outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "AER"))
+        outputs.draw(
+            flags.plot, lambda: language_report.plot_layers(curves, flags.plot, title, "AER")
+        )
 
 
 if __name__ == "__main__":

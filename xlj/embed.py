@@ -52,7 +52,7 @@ def main(flags: Namespace) -> None:
     from tqdm import tqdm
 
     from xlj.io import files, formats
-    from xlj.retrieval import vector_file
+    from xlj.retrieval import sentence_files
 
     formats.refuse(flags.input, files.head(flags.input))
 
@@ -62,7 +62,7 @@ def main(flags: Namespace) -> None:
         total = sum(1 for _ in files.lines(flags.input, skipping))
     embedder = sentence_vectors.load_embedder(flags)
     with (
-        vector_file.writing(flags.output, embedder.width, flags.dtype, skipping) as append,
+        sentence_files.writing(flags.output, embedder.width, flags.dtype, skipping) as append,
         tqdm(total=total, desc="embedding", unit=" sentences", disable=None) as bar,
     ):
         texts = map(str.strip, files.lines(flags.input, skipping))

@@ -32,10 +32,10 @@ def main(flags: Namespace) -> None:
     mining_flags.check(flags)
     import numpy as np
 
-    from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
+    from xlj.evaluation.metrics import best_threshold, pair_scores
     from xlj.io import file_ranges
     from xlj.retrieval import mining, sentence_files
-    from xlj.retrieval.nearest import centre
+    from xlj.retrieval.search import centre
 
     files = [file_ranges.files_of_flag(name, getattr(flags, name)) for name in ("source", "target")]
     source, target = (sentence_files.read_with_ids(*paths) for paths in files)
@@ -88,17 +88,17 @@ def _mine(
 ) -> tuple["PairIndices", dict[str, float]]:
     """Returns the mined pairs, and entries of the report: with --search=faiss, the recall compared
     with the exact search."""
-    from xlj.retrieval import candidates, mining
+    from xlj.retrieval import mining
 
     if flags.search == "exact":
         return mining.mine(source, target), {}
-    of_target = candidates.build_search(target, flags.index or "", flags.probes)
-    recall = candidates.recall(of_target, source, target)
-    targets = candidates.search_chunks(of_target, source)
+    of_target = mining.build_search(target, flags.index or "", flags.probes)
+    recall = mining.recall(of_target, source, target)
+    targets = mining.search_chunks(of_target, source)
     del of_target  # keeps only one index in memory
-    of_source = candidates.build_search(source, flags.index or "", flags.probes)
-    sources = candidates.search_chunks(of_source, target)
-    pairs = mining.select_pairs(candidates.rank_by_margin(targets, sources))
+    of_source = mining.build_search(source, flags.index or "", flags.probes)
+    sources = mining.search_chunks(of_source, target)
+    pairs = mining.select_pairs(mining.rank_by_margin(targets, sources))
     return pairs, {"recall_at_4": round(recall, 4)}
 
 

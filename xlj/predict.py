@@ -23,7 +23,7 @@ from xlj.io.malformed import Skipping
 
 if TYPE_CHECKING:  # these modules import JAX, which takes too long for --help
     from xlj.finetuning.new_text import Item
-    from xlj.inference.labeller import Labeller
+    from xlj.inference.predictor import Labeller
     from xlj.inference.row_batches import Advance
 
 
@@ -112,7 +112,7 @@ def main(flags: Namespace) -> None:
 def _load_labeller(flags: Namespace) -> "Labeller":
     from xlj.finetuning import new_text
     from xlj.inference import pretrained
-    from xlj.inference.labeller import Labeller
+    from xlj.inference.predictor import Labeller
 
     labeller = Labeller(pretrained.load(flags.checkpoint), flags.checkpoint)
     new_text.check_formats(labeller.kind, flags.input_format, flags.output_format)
@@ -143,7 +143,7 @@ def _label_shard(flags: Namespace) -> None:
     from xlj.config.task import labelling_options
     from xlj.data.labelled import kind
     from xlj.finetuning import new_text
-    from xlj.inference.labeller import task_of
+    from xlj.inference.predictor import task_of
     from xlj.io import atomic, file_ranges
     from xlj.io.parts import Parts
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 from xlj.cli import command, outputs, retrieval_flags, sentence_vectors
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
-    from xlj.retrieval.nearest import Accuracy
+    from xlj.retrieval.search import Accuracy
 
 
 @command.entry("retrieve", __doc__, retrieval_flags.add)
 def main(flags: Namespace) -> None:
     """Embeds all files, searches, and prints the accuracy."""
     files = retrieval_flags.check(flags)
-    from xlj.evaluation import layer_report
+    from xlj.evaluation import language_report
     from xlj.retrieval import sentence_files
-    from xlj.retrieval.nearest import Accuracy, accuracy, nearest
+    from xlj.retrieval.search import Accuracy, accuracy, nearest
 
     # Reads all files before the model is loaded, so that errors in them are reported early.
     tasks = [
@@ -58,7 +58,9 @@ def main(flags: Namespace) -> None:
         }
         title = f"{flags.source.name}: {flags.similarity}, {flags.pooling or 'mean'}"
         title += ", centred" if flags.centred else ""
-        outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "accuracy@1"))
+        outputs.draw(
+            flags.plot, lambda: language_report.plot_layers(curves, flags.plot, title, "accuracy@1")
+        )
 
 
 def _print(names: dict, accuracy: "Accuracy", sentences: int) -> None:

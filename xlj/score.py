@@ -76,7 +76,7 @@ def _score_parts(
     from tqdm import tqdm
 
     from xlj.inference import pretrained
-    from xlj.retrieval import pair_scores, vector_file
+    from xlj.retrieval import pair_scores, sentence_files
 
     scorer = pair_scores.PairScorer(
         pretrained.load(flags.checkpoint), flags.by, flags.layer, flags.pooling, flags.prompt
@@ -87,7 +87,7 @@ def _score_parts(
         for part in missing:
             rows = 0
             pairs = units[part].pairs(skipping)
-            with vector_file.writing(parts.file(part), width, "float32") as append:
+            with sentence_files.writing(parts.file(part), width, "float32") as append:
                 chunks = (
                     pair_scores.vectors(pairs, embedder, bar.update)
                     if embedder

@@ -29,8 +29,8 @@ from xlj.data.text.text_units import ReadOptions, UnitReader
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation import prediction_files
 from xlj.evaluation.prediction_files import Form
-from xlj.interop import dictionaries, tokenizer_files
 from xlj.interop import folder as hugging_face
+from xlj.interop import tokenizer_files, vocabulary_matching
 from xlj.interop.piece_text import folded
 from xlj.io import files, json_file, tmx
 from xlj.io.malformed import Skipping
@@ -354,7 +354,7 @@ def _read_sentence_pairs(folder: Path) -> None:
 
 
 def _read_dictionary(folder: Path) -> None:
-    translations = dictionaries.read(folder / "a.en-de.txt")
+    translations = vocabulary_matching.read(folder / "a.en-de.txt")
     expected = set()
     for line in filter(str.strip, _texts(folder / "a.en-de.txt")):
         known, other = (side.strip() for side in line.split("\t" if "\t" in line else None))

@@ -17,7 +17,7 @@ import pytest
 import xlj.alignment_math
 import xlj.models
 import xlj.objectives
-from xlj.alignment_math import extraction, hmm, similarity, sinkhorn
+from xlj.alignment_math import extraction, hmm, sinkhorn
 from xlj.config import Model
 from xlj.data.rows.corpus import Corpus
 from xlj.models import (
@@ -155,9 +155,9 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"transport": sinkhorn.Transport(f32(R, 5, 4), f32(R, 5, 4), f32(R, 5, 4))},
     ),
     extraction.labels: ({}, {"links": booleans(5, 4)}),
-    similarity.dot_products: ({}, {"source": f32(5, H), "target": f32(4, H)}),
-    similarity.shifted_cosines: ({}, {"source": f32(5, H), "target": f32(4, H)}),
-    similarity.diagonal: (
+    extraction.dot_products: ({}, {"source": f32(5, H), "target": f32(4, H)}),
+    extraction.shifted_cosines: ({}, {"source": f32(5, H), "target": f32(4, H)}),
+    extraction.diagonal: (
         {"strength": 2.0},
         {n: PAIRS[n] for n in ("source_ids", "target_ids")},
     ),

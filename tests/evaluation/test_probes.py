@@ -1,4 +1,8 @@
-"""Probes measure what the commands print for the same checkpoint, and do not change a run."""
+"""Probes measure what the commands print for the same checkpoint, and do not change a run.
+
+Held-out pairs are read from rows unchanged, without repeated sentences, and a sample of them is
+always the same.
+"""
 
 import dataclasses
 import functools
@@ -15,8 +19,9 @@ from xlj import align, phrasebook, retrieve
 from xlj.checkpoints import reading
 from xlj.config import ConfigError, Mesh, parse
 from xlj.config.choices import AlignmentOptions
-from xlj.data.rows import held_out_pairs
+from xlj.data.ragged import Ragged
 from xlj.data.rows.preparing import prepare_rows
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed.preemption import Interrupted
 from xlj.evaluation import probe_files, probes
@@ -167,7 +172,7 @@ def test_retrieval_measures_the_accuracy_on_held_out_pairs(tiny, store):
     tiny.evaluation.retrieval.source = "held_out"
     config = parse(tiny)
     vocabulary = Vocabulary.load(store.vocabulary_file)
-    first, second = held_out_pairs.read(store, "en-de", 200)
+    first, second = probes.read_held_out_pairs(store, "en-de", 200)
     count = len(first.lengths)
     assert count > 20
     measures = make_probes(config, store)
@@ -337,3 +342,45 @@ def test_errors_name_the_bad_file_or_key(probed_config, files, tmp_path):
     assert_refused("one has fewer than two sentence pairs")
     retrieval.source = "a|b|c"
     assert_refused("has no file for en-de; tried a|b|c")
+
+
+def lists(ragged):
+    return [ids.tolist() for ids in np.split(ragged.ids, ragged.starts[1:])]
+
+
+def random_sides(count, seed):
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 9, count)
+    return Ragged(random.integers(4, 300, lengths.sum()).astype(np.int32), lengths)
+
+
+def test_all_pairs_with_a_repeated_sentence_are_omitted(tiny, store):
+    first, second = map(lists, probes.read_held_out_pairs(store, "en-sw", 10_000))
+    examples = []
+    numbers = np.arange(store.task("pairs.en-sw").held_out.rows)
+    rows = store.read("pairs.en-sw", "held_out", numbers)["tokens"]
+    for row in rows.tolist():  # a plain parser of `<s> A </s> B </s>`
+        text = [token for token in row if token != PAD]
+        while text:
+            assert text.pop(0) == BOS
+            sides = []
+            for _ in range(2):
+                end = text.index(EOS)
+                sides.append(text[:end])
+                text = text[end + 1 :]
+            examples.append(sides)
+    expected = [
+        sides for sides in examples
+        if all([other[k] for other in examples].count(sides[k]) == 1 for k in (0, 1))
+    ]  # fmt: skip
+    assert 2 <= len(expected) <= len(examples)
+    assert [list(pair) for pair in zip(first, second, strict=True)] == expected
+
+
+def test_a_sample_is_the_same_each_time(store):
+    every, (few, _), (again, _) = (
+        probes.read_held_out_pairs(store, "en-de", count) for count in (10_000, 5, 5)
+    )
+    assert lists(few) == lists(again) and len(few.lengths) == 5
+    places = [lists(every[0]).index(ids) for ids in lists(few)]
+    assert places == sorted(places) and places != list(range(5))

@@ -52,7 +52,7 @@ FILES = (
     *(f"xlj/config/{name}.py" for name in ("batch_sizes", "durations")),
     *(f"xlj/data/rows/{name}.py" for name in ("batches", "draws", "mixture")),
     "xlj/data/tokenizer/tokenizer_json.py",
-    "xlj/families/local_layers.py",
+    "xlj/families/modern.py",
     *(
         f"xlj/interop/{name}.py"
         for name in ("bpe_growth", "matched_rows", "vocabulary_extension", "vocabulary_matching",

@@ -28,9 +28,9 @@ from xlj.data.rows.store import RowStore
 from xlj.data.rows.text_samples import TextSample
 from xlj.data.tokenizer import fertility
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation import adaptation_record, probe_files, text_measures
+from xlj.evaluation import adaptation_record, probe_files, word_loss
 from xlj.evaluation.adaptation_record import FILE
-from xlj.evaluation.text_measures import TestText
+from xlj.evaluation.word_loss import TestText
 from xlj.inference import pretrained
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
@@ -164,7 +164,7 @@ def adapt(
             return False
         if "before" not in progress:
             print("measuring the model before training", flush=True)
-            progress["before"] = text_measures.measure(pretrained.of(source), text)
+            progress["before"] = word_loss.measure_text(pretrained.of(source), text)
             json_file.write(folders.progress, progress)
         outcome = runs.pretrain(config, folders.run)
         if not outcome.finished:
@@ -173,7 +173,7 @@ def adapt(
         if progress.get("step") != outcome.step:  # not measured yet, or measured after fewer steps
             print("measuring the model after training", flush=True)
             trained = pretrained.of(stored_models.find(folders.run))
-            progress |= {"after": text_measures.measure(trained, text), "step": outcome.step}
+            progress |= {"after": word_loss.measure_text(trained, text), "step": outcome.step}
             if folders.model.exists():
                 shutil.rmtree(folders.model)  # it was exported after fewer steps
             json_file.write(folders.progress, progress)

@@ -23,7 +23,7 @@ from xlj.data.labelled.examples import Words as TaggedWords
 from xlj.data.labelled.kind import TaskKind
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained
-from xlj.inference.labeller import Labeller
+from xlj.inference.predictor import Labeller
 from xlj.inference.pretrained import Pretrained
 from xlj.io.quoting import quoted
 from xlj.models import encoder
@@ -32,13 +32,13 @@ from xlj.models.segments import whole_examples
 from xlj.objectives.mlm.head import predict
 from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
-from xlj.retrieval.nearest import centre, nearest
 from xlj.retrieval.pair_scores import PairScorer, TextPair
+from xlj.retrieval.search import centre, nearest
 from xlj.sharding.meshes import QUICK
 from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.gold_alignments import SPLITS
 from xlj.word_alignment.methods import METHODS
 from xlj.word_alignment.sentence_pairs import Pair
-from xlj.word_alignment.word_splits import SPLITS
 
 MASK = "<mask>"
 _HEAD = "prediction_head"

@@ -11,7 +11,7 @@ from xlj.config import ConfigError
 from xlj.io import atomic
 from xlj.io.json_file import Record
 from xlj.retrieval.mining import PairIndices
-from xlj.retrieval.nearest import Nearest
+from xlj.retrieval.search import Nearest
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.page import Page
 from xlj.word_alignment.sentence_pairs import Pair

@@ -65,7 +65,7 @@ def check_centred(flags: Namespace, path: Path, sentences: Sequence[str]) -> Non
 
 def embed(flags: Namespace, embedder: "Embedder", *texts: Sequence[str]) -> list["np.ndarray"]:
     """Computes the vectors of each text, centred if --centred is set."""
-    from xlj.retrieval.nearest import centre
+    from xlj.retrieval.search import centre
 
     vectors = [embedder.embed(sentences) for sentences in texts]
     if flags.centred:
@@ -110,7 +110,7 @@ def embed_parts(
         return
     from tqdm import tqdm
 
-    from xlj.retrieval import vector_file
+    from xlj.retrieval import sentence_files
 
     def text(line: str) -> str:
         return (line.rpartition("\t")[2] if has_ids else line).strip()
@@ -119,7 +119,9 @@ def embed_parts(
     with tqdm(desc="embedding", unit=" sentences", disable=None) as bar:
         for part in missing:
             rows = 0
-            with vector_file.writing(parts.file(part), embedder.width, dtype, skipping) as append:
+            with sentence_files.writing(
+                parts.file(part), embedder.width, dtype, skipping
+            ) as append:
                 lines = units[part].lines(skipping)
                 if has_ids:
                     lines = filter(str.strip, lines)

@@ -4,23 +4,26 @@
 A probe does not change the state of training, and uses no random numbers. `xlj.retrieve` and
 `xlj.align` compute the same results for the checkpoint of the same step, on the same sample of
 sentences.
+
+Also reads the sentence pairs of held-out rows.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from xlj.config import HELD_OUT, Config, Model
+from xlj.config import HELD_OUT, Config, Model, row_kinds
 from xlj.config.choices import AlignmentOptions
 from xlj.data.ragged import Ragged
-from xlj.data.rows import held_out_pairs
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.probe_files import Files
 from xlj.inference.pretrained import Pretrained
+from xlj.io.hashing import sample
 from xlj.models.encoder import layer_or_middle
 from xlj.retrieval.embedder import Embedder
-from xlj.retrieval.nearest import accuracy, nearest
+from xlj.retrieval.search import accuracy, nearest
 from xlj.sharding.trees import Params
 from xlj.training.evaluation import Check, Probe, by_phase
 from xlj.training.state import State
@@ -124,5 +127,39 @@ def _read_held_out(config: Config, store: RowStore) -> dict[str, Sides]:
     if HELD_OUT not in options.source or not {"pairs", "bitext"} & set(config.row_kinds()):
         return {}
     pairs = options.pairs or config.data.pairs
-    read = {pair: held_out_pairs.read(store, pair, options.sentences) for pair in pairs}
+    read = {pair: read_held_out_pairs(store, pair, options.sentences) for pair in pairs}
     return {pair: sides for pair, sides in read.items() if len(sides[0].lengths) > 1}
+
+
+def read_held_out_pairs(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
+    """Samples held-out sentence pairs of a language pair; the sample is always the same.
+
+    Pairs with a sentence that occurs more than once on its side are omitted, because retrieval
+    would have several correct answers.
+
+    Args:
+      store: the row store.
+      pair: the language pair, such as `en-de`. The store must have rows of it.
+      count: maximum number of pairs.
+
+    Returns:
+      The first and the second sentences of 0 to `count` pairs, as token ids without special tokens.
+    """
+    names = {task.name for task in store.manifest.tasks}
+    name = next(name for name in (f"pairs.{pair}", f"bitext.{pair}") if name in names)
+    rows = store.task(name).held_out.rows
+    kind = name.partition(".")[0]
+    first, second = row_kinds.load(kind).unpack(store.read(name, "held_out", np.arange(rows)))
+    distinct = np.flatnonzero(_occurs_once(first) & _occurs_once(second))
+    keep = np.zeros(len(first.lengths), bool)
+    keep[distinct[sample(count, len(distinct))]] = True
+    return first.select(keep), second.select(keep)
+
+
+def _occurs_once(sentences: Ragged) -> np.ndarray:
+    """Marks the sentences that occur exactly once: bool [sentences]."""
+    ends = sentences.starts + sentences.lengths
+    spans = zip(sentences.starts.tolist(), ends.tolist(), strict=True)
+    texts = [sentences.ids[start:end].tobytes() for start, end in spans]
+    counts = Counter(texts)
+    return np.array([counts[text] == 1 for text in texts], bool)

@@ -8,11 +8,8 @@ from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.data.labelled.chunks import CHUNK_TAG
-from xlj.evaluation import language_report, prediction_files
-from xlj.evaluation.metrics import answers
-from xlj.evaluation.metrics.pairs import pair_scores
-from xlj.evaluation.metrics.shares import accuracy
-from xlj.evaluation.metrics.tags import chunk_scores
+from xlj.evaluation import language_report, metrics, prediction_files
+from xlj.evaluation.metrics import accuracy, chunk_scores, pair_scores
 from xlj.evaluation.prediction_files import Form
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
@@ -108,8 +105,12 @@ def _answers(gold: Path, predicted: Path, language: str, by_language: bool) -> d
             f"{predicted} answers {len(known) - len(missing)} of the {len(known)} questions of "
             f'{gold}, but not {quoted(missing[0])}; write "" for questions without an answer'
         )
-    normalise = partial(answers.mlqa, language=language) if by_language else answers.squad
-    return answers.score(predictions, questions, normalise)._asdict()
+    normalise = (
+        partial(metrics.normalise_mlqa, language=language)
+        if by_language
+        else metrics.normalise_squad
+    )
+    return metrics.answer_scores(predictions, questions, normalise)._asdict()
 
 
 _LANGUAGES = {

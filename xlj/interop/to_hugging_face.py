@@ -20,7 +20,7 @@ from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.layout import EOS, PAD, ROLES
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.families.interface import SURPLUS, TOKEN_TYPE, WHOLE, Architecture, Tensor
-from xlj.families.local_layers import is_local
+from xlj.families.modern import is_local
 from xlj.families.xlm_r import XLJ
 from xlj.interop import model_config, task_heads, tokenizer_files
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS

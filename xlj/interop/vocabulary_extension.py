@@ -20,8 +20,8 @@ from xlj.data.tokenizer.layout import SPECIALS, UNK
 from xlj.data.tokenizer.tokenizer_json import is_tokenizer_json
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import bpe_growth
-from xlj.interop.matched_rows import RULES, Matches
 from xlj.interop.piece_text import specials
+from xlj.interop.vocabulary_matching import RULES, Matches
 
 _COVERAGE = 0.9995  # the share of the text's characters that must be covered by pieces
 _DEFAULT_SHARE = 0.01

@@ -3,19 +3,237 @@ piece.
 
 The old piece has the same text, or the text of a translation. The embedding of the new piece is
 initialised from the embedding of the old piece.
+
+Also reads bilingual dictionaries: TSV files, and MUSE's files (Lample et al., 2018).
+
+Also initialises the embeddings and biases of a new vocabulary from rows of an old vocabulary.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from xlj.config import ConfigError
 from xlj.config.sections import MATCHING_RULES
 from xlj.data.ragged import Ragged
+from xlj.data.rows.report import align_columns
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.dictionaries import Dictionary
-from xlj.interop.matched_rows import RULES, Matches
 from xlj.interop.piece_text import Word, folded, is_spaceless, specials, unaccented, words
+from xlj.io import files
+from xlj.io.hashing import combine, hash64, name_hash
+from xlj.io.quoting import quoted
+
+RULES = ("special", "exact", "normalised", "dictionary", "accents", "place", "pieces", "none")
+"""The rules by which the old rows of a new piece are chosen. `vocabulary_matching.match` and
+`vocabulary_extension.initial_rows` define them."""
+
+UNMATCHED = ("random", "mean", "sampled")
+_BLOCK_ROWS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Matches:
+    """The old ids from which each new id is initialised. A new row is the mean of the old rows.
+
+    Attributes:
+      sources: the old ids of each new id: none, one, or several (with the rule `pieces`).
+      rules: int8 [new ids], the index in `RULES` of each new id's rule. Ids without sources have
+        the rule `none`.
+    """
+
+    sources: Ragged
+    rules: np.ndarray
+
+
+def share_table(matches: Matches, counts: Mapping[str, np.ndarray]) -> str:
+    """Returns a table with the share of each rule in percent.
+
+    The first row counts the pieces of the vocabulary. Each further row counts the tokens of one
+    language's text. Rules that apply to no piece have no column.
+
+    Args:
+      counts: for each language, how often each new id occurs in the text, int64 [new ids].
+    """
+    rows = {"vocabulary": np.ones(len(matches.rules), np.int64), **counts}
+    used = np.unique(matches.rules)
+    lines = [["", "total", *(f"{RULES[rule]} %" for rule in used)]]
+    for name, n in rows.items():
+        shares = [100 * n[matches.rules == rule].sum() / max(1, n.sum()) for rule in used]
+        lines.append([name, f"{n.sum():,}", *(f"{share:.2f}" for share in shares)])
+    return "\n".join(align_columns(lines))
+
+
+def embeddings(
+    table: np.ndarray, matches: Matches, unmatched: str, init_std: float, seed: int
+) -> np.ndarray:
+    """Computes the embedding of every new piece: float32 [new ids, hidden].
+
+    A matched row is the mean of its old rows. The paper (MetaXLM; Chi et al., 2021) does not state
+    how unmatched rows are initialised. Here `unmatched` selects one of three ways (ours). An
+    unmatched row depends on the seed and its id, not on other unmatched rows.
+
+    - `random`: N(0, init_std^2), as in a new model.
+    - `mean`: the mean of all old rows.
+    - `sampled`: N(mean, variance) of all old rows, separately for each column.
+
+    Args:
+      table: the old embeddings, floating [old ids, hidden].
+      unmatched: one of `UNMATCHED`.
+      init_std: standard deviation for `random`.
+      seed: the random seed of `random` and `sampled`.
+
+    Raises:
+      ValueError: if `unmatched` is not in `UNMATCHED`.
+    """
+    if unmatched not in UNMATCHED:
+        raise ValueError(f"unmatched={unmatched}: expected one of {', '.join(UNMATCHED)}")
+    rows = _means(table, matches)
+    unmatched_ids = np.flatnonzero(matches.sources.lengths == 0)
+    mean = np.zeros(table.shape[1]) if unmatched == "random" else table.mean(0, dtype=np.float64)
+    if unmatched == "mean":
+        rows[unmatched_ids] = mean
+        return rows
+    std = init_std if unmatched == "random" else table.std(0, dtype=np.float64)
+    for start in range(0, len(unmatched_ids), _BLOCK_ROWS):
+        block = unmatched_ids[start : start + _BLOCK_ROWS]
+        rows[block] = mean + std * _normal(block, table.shape[1], seed)
+    return rows
+
+
+def match_bias(bias: np.ndarray, matches: Matches) -> np.ndarray:
+    """Computes the bias of every new piece in a head for masked tokens: float32 [new ids].
+
+    The bias of a matched piece is the mean of its old biases. Unmatched pieces have the bias 0.
+
+    Args:
+      bias: the old biases, floating [old ids].
+    """
+    return _means(bias[:, None], matches)[:, 0]
+
+
+def _means(table: np.ndarray, matches: Matches) -> np.ndarray:
+    """Returns the mean of each new id's old rows, float32 [new ids, hidden]; zeros without old
+    rows. With one old row, the new row is a copy, bit for bit (also of -0.0)."""
+    sources = matches.sources
+    rows = np.zeros((len(sources.lengths), table.shape[1]), np.float32)
+    for nth in range(sources.lengths.max(initial=0)):
+        longer = np.flatnonzero(sources.lengths > nth)
+        values = table[sources.ids[sources.starts[longer] + nth]]
+        rows[longer] = rows[longer] + values if nth else values  # 0.0 + -0.0 is 0.0
+    several = np.flatnonzero(sources.lengths > 1)
+    rows[several] /= sources.lengths[several, None]
+    return rows
+
+
+def _normal(ids: np.ndarray, hidden: int, seed: int) -> np.ndarray:
+    """Returns pseudorandom standard normal values [ids, hidden], by the Box-Muller transform.
+
+    Each value depends only on the seed, the id and the column.
+    """
+    keys = hash64(ids.astype(np.uint64), combine(seed, name_hash("unmatched rows")))
+    bits = hash64(np.arange(hidden, dtype=np.uint64), keys[:, None])
+    radius = np.sqrt(-2 * np.log(((bits >> np.uint64(32)) + 0.5) / 2**32))
+    return radius * np.cos(2 * np.pi * (bits & np.uint64(2**32 - 1)) / 2**32)
+
+
+Dictionary = Mapping[str, tuple[str, ...]]
+"""Maps words to their translations into a language of the old model.
+
+The old model is the model whose embeddings initialise the embeddings of a new vocabulary
+(`vocabulary_matching`). Keys are words in the form that `words.folded` returns. Values are the
+translations as the file writes them, in the file's order."""
+
+
+def load(
+    templates: Sequence[str], pairs: Sequence[str] = (), known: str = "en"
+) -> tuple[Dictionary, ...]:
+    """Reads the dictionaries of language pairs, ordered by template and then by pair.
+
+    Args:
+      templates: paths. `{pair}` in a path is replaced by each of `pairs`. In a path without
+        `{pair}`, the file name must contain the pair between dots (`train.en-de.tsv.gz`).
+      pairs: pairs of `known` and another language: `en-de` (English words first) or `de-en`.
+      known: the language of the old model into which the dictionaries translate.
+
+    Raises:
+      ConfigError: if a pair does not contain `known`; if a file cannot be read; if no file of a
+        template with `{pair}` exists; or if the files of a pair are missing in all such templates.
+    """
+    for pair in pairs:
+        if _is_known_first(pair, known) is None:
+            raise ConfigError(f"dictionary {pair}: one language must be {known}, as in {known}-de")
+    dictionaries: list[Dictionary] = []
+    missing = dict.fromkeys(pairs) if any("{pair}" in template for template in templates) else {}
+    for template in templates:
+        if "{pair}" not in template:
+            dictionaries.append(read(Path(template).expanduser(), known=known))
+            continue
+        filled = {pair: Path(template.replace("{pair}", pair)).expanduser() for pair in pairs}
+        existing = [pair for pair in pairs if filled[pair].is_file()]
+        if not existing:
+            tried = ", ".join(map(str, filled.values())) or "no path, because there are no pairs"
+            raise ConfigError(f"dictionary {template}: no file for any pair; tried {tried}")
+        for pair in existing:
+            missing.pop(pair, None)
+            dictionaries.append(read(filled[pair], pair, known))
+    if missing:
+        raise ConfigError(
+            f"dictionary {', '.join(missing)}: no file for these pairs in "
+            f"{', '.join(templates)}; add the files or remove the pairs"
+        )
+    return tuple(dictionaries)
+
+
+def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
+    """Reads one dictionary file, plain or compressed, with translations into the language `known`.
+
+    A line has two columns, separated by a tab; a translation may have several words. In a line
+    without a tab, spaces separate two single words. MUSE has lines of both formats. A word may have
+    several lines. Blank lines are skipped.
+
+    Args:
+      pair: the languages in the order of the columns, such as `en-de` or `de-en`. If empty, the
+        file name must contain the pair between dots.
+      known: the language of the old model. It may be the language of either column.
+
+    Raises:
+      ConfigError: if the pair does not contain `known`, the file cannot be read, or a line is
+        malformed. For a malformed line, the message names the file and the line.
+    """
+    known_first = [
+        _is_known_first(part, known) for part in ([pair] if pair else path.name.split("."))
+    ]
+    known_first = [order for order in known_first if order is not None]
+    if len(known_first) != 1 and pair:
+        raise ConfigError(f"dictionary {path}: the pair {pair} does not contain {known}")
+    if len(known_first) != 1:
+        raise ConfigError(
+            f"dictionary {path}: the file name must contain one pair such as {known}-de or "
+            f"de-{known} between dots; rename the file"
+        )
+    translations: dict[str, dict[str, None]] = {}
+    for number, line in enumerate(files.lines(path), 1):
+        if not line.strip():
+            continue
+        sides = [side.strip() for side in line.split("\t" if "\t" in line else None)]
+        if len(sides) != 2 or not all(sides):
+            raise ConfigError(
+                f"{path}:{number}: {quoted(line)}; expected a word and its translation, separated "
+                "by a tab or, for single words, by spaces"
+            )
+        translation, word = sides if known_first[0] else reversed(sides)
+        translations.setdefault(folded(word), {})[translation] = None
+    return {word: tuple(distinct) for word, distinct in translations.items()}
+
+
+def _is_known_first(pair: str, known: str) -> bool | None:
+    """Returns whether `known` is the first language of a pair; None if it is not in the pair."""
+    first, last = pair.startswith(f"{known}-"), pair.endswith(f"-{known}")
+    return first if (first or last) and len(pair) > len(known) + 1 else None
+
 
 _Form = Callable[[str], str]
 _Index = dict[_Form, dict[Word, int]]  # for each form: old ids, by the text in this form

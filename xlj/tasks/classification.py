@@ -16,7 +16,7 @@ from xlj.data.labelled.examples import Sentences
 from xlj.data.labelled.features import Features
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics.shares import accuracy
+from xlj.evaluation.metrics import accuracy
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 

@@ -22,7 +22,7 @@ from xlj.data.labelled.features import Features, fit_sizes
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics.shares import accuracy
+from xlj.evaluation.metrics import accuracy
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath

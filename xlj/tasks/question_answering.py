@@ -21,7 +21,7 @@ from xlj.data.labelled.features import Features
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.labelled.windows import Windows
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics import answers
+from xlj.evaluation.metrics import answer_scores, normalise_mlqa, normalise_squad
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 from xlj.tasks import answer_spans
@@ -161,9 +161,11 @@ class QuestionAnswering(TaskKind):
         For a question without a gold answer, both are 1 if the prediction is empty after
         normalisation, else 0 (SQuAD 2.0).
         """
-        normalise = partial(answers.mlqa, language=language) if metric == "mlqa" else answers.squad
+        normalise = (
+            partial(normalise_mlqa, language=language) if metric == "mlqa" else normalise_squad
+        )
         gold = [(e.identity, [text for text, _ in e.answers]) for e in examples if e.answers]
-        score = answers.score(predicted, gold, normalise)
+        score = answer_scores(predicted, gold, normalise)
         unanswered = sum(not normalise(predicted[e.identity]) for e in examples if not e.answers)
         shares = {"f1": score.f1, "exact_match": score.exact_match}
         return {name: (len(gold) * s + unanswered) / len(examples) for name, s in shares.items()}

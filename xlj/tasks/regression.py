@@ -19,7 +19,7 @@ from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics.correlations import pearson, spearman
+from xlj.evaluation.metrics import pearson, spearman
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath

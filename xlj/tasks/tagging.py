@@ -21,8 +21,7 @@ from xlj.data.labelled.examples import Words
 from xlj.data.labelled.features import WordFeatures
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics.shares import accuracy
-from xlj.evaluation.metrics.tags import chunk_scores
+from xlj.evaluation.metrics import accuracy, chunk_scores
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted, shortened
 from xlj.io.storage import AnyPath

@@ -1,7 +1,10 @@
-"""Reads gold word alignments in their two common formats, and scores links against them."""
+"""Reads gold word alignments in their two common formats, and scores links against them.
+
+Also functions that split tokenised text into words.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +15,6 @@ from xlj.alignment_math.error_rate import AlignmentScores, Link
 from xlj.config import ConfigError
 from xlj.io import files
 from xlj.io.quoting import quoted
-from xlj.word_alignment.word_splits import SPLITS
 
 
 class Gold(NamedTuple):
@@ -129,3 +131,14 @@ def _parse_alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:
         link = int(fields[2]), int(fields[3])
         by_id.setdefault(fields[1], []).append((link, fields[4] != "P"))
     return [_make_gold(links, first) for links in by_id.values()]
+
+
+SPLITS: dict[str, Callable[[str], list[str]]] = {
+    "spaces": lambda text: re.findall(r"[^ \t\r\n]+", text),
+    "whitespace": str.split,
+}
+"""Functions that split a sentence into words, by name.
+
+`spaces` splits at ASCII spaces, tabs and line ends, as fast_align and eflomal do, so a word may
+contain a NO-BREAK SPACE. `whitespace` splits at all Unicode whitespace, as Python's `str.split`,
+SimAlign and awesome-align do."""

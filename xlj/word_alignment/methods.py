@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.alignment_math import extraction, hmm
-from xlj.alignment_math.similarity import diagonal, dot_products, shifted_cosines
+from xlj.alignment_math.extraction import diagonal, dot_products, shifted_cosines
 from xlj.alignment_math.sinkhorn import same_example, sinkhorn
 from xlj.config import ConfigError, Model
 from xlj.objectives.word_hmm import head as word_hmm_head

@@ -1,9 +1,17 @@
 """German: verb-second order; three genders; cases; weak and strong adjectives; separable verbs."""
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, times, words
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.grammars.grammar import (
+    PERSONS,
+    agreement,
+    forms,
+    fuse,
+    join,
+    nameable,
+    names,
+    times,
+    words,
+)
+from xlj.phrasebook.meaning import Clause, Participant, Word, word
 
 _WORDS = words("german")
 NOUNS = forms(_WORDS["nouns"])

@@ -2,10 +2,18 @@
 
 from functools import partial
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, times, words
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.grammars.grammar import (
+    PERSONS,
+    agreement,
+    forms,
+    is_feminine,
+    join,
+    nameable,
+    names,
+    times,
+    words,
+)
+from xlj.phrasebook.meaning import Clause, Participant, Word, word
 
 _WORDS = words("hindi")
 NOUNS = forms(_WORDS["nouns"])

@@ -1,9 +1,18 @@
 """Spanish: pro-drop, ser and estar, preterite, personal a, gustar."""
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, times, words
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.grammars.grammar import (
+    PERSONS,
+    agreement,
+    forms,
+    fuse,
+    is_feminine,
+    join,
+    nameable,
+    names,
+    times,
+    words,
+)
+from xlj.phrasebook.meaning import Clause, Participant, Word, word
 from xlj.phrasebook.world import STATES
 
 _WORDS = words("spanish")

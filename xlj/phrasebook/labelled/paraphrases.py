@@ -12,8 +12,7 @@ from itertools import count
 
 from xlj.phrasebook import world
 from xlj.phrasebook.casting import a_name
-from xlj.phrasebook.labelled.examples import LabelledMeanings
-from xlj.phrasebook.labelled.splits import all_within, drawn_clauses
+from xlj.phrasebook.labelled.examples import LabelledMeanings, all_within, drawn_clauses
 from xlj.phrasebook.meaning import Clause, Meaning, Participant
 from xlj.phrasebook.stream import RandomStream, seed_of
 

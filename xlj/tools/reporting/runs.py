@@ -33,7 +33,7 @@ class Run:
       machine: time and machine of the last start of the run (machine.json).
       schedule: the values that the config sets at selected steps
         (`xlj.training.schedule_tables.make_lines`).
-      adaptation: the measures before and after `xlj.adapt` (`evaluation/text_measures.py`).
+      adaptation: the measures before and after `xlj.adapt` (`evaluation/word_loss.py`).
     """
 
     name: str

@@ -3,7 +3,7 @@
 import pytest
 
 from xlj.config import Model
-from xlj.families.local_layers import is_local
+from xlj.families.modern import is_local
 
 
 @pytest.mark.parametrize(

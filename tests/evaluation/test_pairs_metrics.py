@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
+from xlj.evaluation.metrics import best_threshold, pair_scores
 
 
 def test_pair_scores_equal_values_by_hand():

@@ -8,7 +8,7 @@ from xlj.config import ConfigError, Model
 from xlj.config.task import Task
 from xlj.data.labelled.examples import Sentences
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.inference import labeller, predictor
+from xlj.inference import predictor
 from xlj.inference.pretrained import Pretrained
 
 LENGTH = 24
@@ -42,9 +42,9 @@ def make_labeller(vocabulary, monkeypatch):
                 is_padded = (tokens == PAD).any(1)
                 return np.stack([~is_padded, is_padded], 1).astype(np.float32)
 
-        monkeypatch.setattr(labeller, "Predictor", RecordingPredictor)
+        monkeypatch.setattr(predictor, "Predictor", RecordingPredictor)
         pretrained = Pretrained(params, MODEL, vocabulary, task=task, separators=separators)
-        return labeller.Labeller(pretrained), rows
+        return predictor.Labeller(pretrained), rows
 
     return make
 
@@ -67,7 +67,7 @@ def test_sentences_that_are_encoded_apart_have_the_head_of_their_kind(make_label
 
 
 def test_predictions_stay_with_their_examples_across_chunks(make_labeller, monkeypatch):
-    monkeypatch.setattr(labeller, "_CHUNK", 2)
+    monkeypatch.setattr(predictor, "_CHUNK", 2)
     made, _ = make_labeller(1)
     long, short = Sentences(("a b c d e " * 5,), None, ""), Sentences(("a",), None, "")
     advances = []
@@ -85,13 +85,13 @@ def test_a_model_without_a_task_head_is_refused(random_encoder):
         (Task(kind="classification"), ["tagging_head/output"]),
     ):
         with pytest.raises(ConfigError, match="^the model has no task head; expected a run"):
-            labeller.task_of(task, params, "")
+            predictor.task_of(task, params, "")
     with pytest.raises(ConfigError, match="^runs/a: the model has no task head"):
-        labeller.task_of(None, [], "runs/a")
+        predictor.task_of(None, [], "runs/a")
     pretrained = Pretrained(
         {"embeddings": jnp.zeros(2)}, MODEL, None, task=Task(kind="classification")
     )
     with pytest.raises(ConfigError, match="^runs/b: the model has no task head"):
-        labeller.Labeller(pretrained, "runs/b")
+        predictor.Labeller(pretrained, "runs/b")
     task = Task(kind="classification", pairs="apart")
-    assert labeller.task_of(task, ["pair_classification_head/output/bias"], "") is task
+    assert predictor.task_of(task, ["pair_classification_head/output/bias"], "") is task

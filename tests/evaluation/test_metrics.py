@@ -1,4 +1,7 @@
-"""Chunks and their F1 equal values by hand, and another formulation on random sentences."""
+"""Accuracy is the share of equal labels; invalid lists are refused.
+
+Also chunks and their F1 equal values by hand, and another formulation on random sentences.
+"""
 
 import itertools
 import re
@@ -8,7 +11,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xlj.data.labelled.chunks import Chunk, find_chunks
-from xlj.evaluation.metrics.tags import chunk_scores
+from xlj.evaluation.metrics import accuracy, chunk_scores
+
+
+def test_accuracy_is_the_share_of_equal_labels():
+    assert accuracy(["a", "b", "a"], ["a", "a", "a"]) == pytest.approx(2 / 3)
+    assert accuracy([3], [4]) == 0
+
+
+def test_invalid_arguments_are_refused():
+    with pytest.raises(ValueError):
+        accuracy(["a"], ["a", "b"])
+    with pytest.raises(ValueError, match="gold is empty"):
+        accuracy([], [])
+
 
 PREFIXED = ["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC"))]
 RAW = ["NOUN", "SCONJ", "CCONJ", "SYM", "INTJ", "X"]
