@@ -288,8 +288,7 @@ def checkpoint(corpus, tmp_path_factory):
     import sentencepiece
 
     from xlj.checkpoints.writing import Checkpointer
-    from xlj.data.rows.corpus import Corpus
-    from xlj.data.rows.store import Manifest
+    from xlj.data.rows.store import Corpus, Manifest
     from xlj.data.tokenizer.vocabulary import Vocabulary
     from xlj.training import state
 

@@ -19,15 +19,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli import alignment_flags, command, outputs, shards
+from xlj.cli import alignment_flags, command, outputs
 from xlj.config import ConfigError
 from xlj.config.choices import ENCODINGS, AlignmentOptions
 from xlj.io.malformed import Skipping
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
-    from xlj.alignment_math.error_rate import AlignmentScores
     from xlj.api.encoder import Encoder
     from xlj.word_alignment.aligner import Aligner
+    from xlj.word_alignment.gold_alignments import AlignmentScores
     from xlj.word_alignment.projection import Projection
     from xlj.word_alignment.sentence_pairs import Pair
 
@@ -105,7 +105,7 @@ def _align_shard(flags: Namespace) -> None:
     paths = file_ranges.files_of_flag("input", flags.input)
     units = file_ranges.split_files(paths)
     names = (*_OPTIONS, "threshold", "lowercase", "columns", "words", "output_format")
-    job = shards.job(flags, paths, names)
+    job = outputs.job(flags, paths, names)
     parts = Parts(Path(flags.output), job, len(units), ".links", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     if parts.remaining():
@@ -126,7 +126,7 @@ def _align_shard(flags: Namespace) -> None:
                 output.write(line(size, pair, aligned).encode())
         parts.mark_complete(part, **unit.as_json(), pairs=size)
     skipping.report()
-    shards.finish(parts)
+    outputs.finish(parts)
 
 
 def _align(

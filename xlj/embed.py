@@ -12,7 +12,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from xlj.cli import command, outputs, sentence_vectors, shards
+from xlj.cli import command, outputs, sentence_vectors
 from xlj.cli.parser import Parser
 from xlj.config.choices import VECTOR_TYPES
 from xlj.io.malformed import Skipping
@@ -31,7 +31,7 @@ def _add_flags(parser: Parser) -> None:
         "--output", ".npy file for the vectors; with --shard, a folder of parts", required=True
     )
     parser.add_malformed("a row of NaN")
-    shards.add_flag(parser)
+    outputs.add_flag(parser)
     add(
         "--dtype",
         choices=VECTOR_TYPES,
@@ -86,12 +86,12 @@ def _embed_shard(flags: Namespace) -> None:
     for path in paths:
         formats.refuse(path)
     units = file_ranges.split_files(paths)
-    job = shards.job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
+    job = outputs.job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
     parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     sentence_vectors.embed_parts(flags, parts, units, flags.dtype, skipping)
     skipping.report()
-    shards.finish(parts)
+    outputs.finish(parts)
 
 
 if __name__ == "__main__":

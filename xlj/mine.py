@@ -1,4 +1,4 @@
-r"""Finds sentences of two texts that translate each other.
+"""Finds sentences of two texts that translate each other.
 
     python -m xlj.mine --checkpoint=DIR --source=de.txt --target=en.txt --output=pairs.tsv \
         --threshold=1.06
@@ -7,6 +7,8 @@ The texts have one sentence per line; they may differ in order and number of lin
 is `source TAB target`. --gold=FILE names known translations, on which the command prints precision,
 recall and F1. Without --threshold, it also chooses the threshold with the best F1 on them (the task
 of BUCC). More: docs/retrieve.md
+
+Also flags of `xlj.mine`, and checks of their combinations.
 """
 
 import json
@@ -16,8 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli import command, mining_flags, sentence_vectors, shards
+from xlj.cli import command, outputs, sentence_vectors
+from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
+from xlj.config.choices import SEARCHES
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     import numpy as np
@@ -26,10 +30,79 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     from xlj.retrieval.sentence_files import Sentences
 
 
-@command.entry("mine", __doc__, mining_flags.add)
+def add(parser: Parser) -> None:
+    """Adds all flags."""
+    add = parser.add_argument
+    sentence_vectors.add_pair_flags(parser, "one sentence per line, or `id TAB sentence`")
+    add(
+        "--threshold",
+        metavar="T",
+        type=float,
+        help="minimum margin of a pair. The margin is the cosine of the pair divided by the mean "
+        "cosine of both sentences with their nearest neighbours [the threshold with the best F1 on "
+        "--gold]",
+    )
+    parser.add_file(
+        "--gold",
+        "file of true pairs, one `source id TAB target id` per line; the command then prints "
+        "precision, recall and F1",
+    )
+    parser.add_file(
+        "--output", "file for the pairs, best pair first; with --shard, a folder of parts"
+    )
+    outputs.add_flag(parser)
+    add(
+        "--search",
+        choices=SEARCHES,
+        default="exact",
+        help="exact: compute every cosine. faiss: compute margins only for candidates from a FAISS "
+        "index, and print the recall compared with the exact search [exact]",
+    )
+    add(
+        "--index",
+        help="FAISS index, in the syntax of FAISS' index_factory [IVFn,SQfp16 with about n = 4 "
+        "sqrt(sentences) lists; Flat for few sentences]",
+    )
+    add(
+        "--probes",
+        metavar="N",
+        type=at_least(1),
+        default=32,
+        help="number of FAISS lists to search for each sentence [32]",
+    )
+    add("--scores", action="store_true", help="write the margin as a third column of --output")
+
+
+def check(flags: Namespace) -> None:
+    """Raises a `ConfigError` if flags contradict each other, or the output cannot be written."""
+    if flags.threshold is None and flags.gold is None:
+        raise ConfigError(
+            "set the minimum margin of a pair with --threshold=T (for example 1.06; 0 keeps all "
+            "pairs), or determine it with --gold=FILE"
+        )
+    if flags.threshold is not None and math.isnan(flags.threshold):
+        raise ConfigError("--threshold=nan is not a number")
+    if flags.gold is None and flags.output is None:
+        raise ConfigError(
+            "nothing to do: name a file for the pairs with --output=FILE, or score them with --gold"
+        )
+    if flags.index and flags.search != "faiss":
+        raise ConfigError("--index needs --search=faiss")
+    if flags.scores and flags.output is None:
+        raise ConfigError("--scores writes a column of --output; set --output=FILE")
+    if flags.shard and flags.output is None:
+        raise ConfigError("--shard needs a folder that all shards share: --output=FOLDER")
+    if flags.shard:
+        outputs.check_folder("output", flags.output)
+        return
+    names = ("checkpoint", "source", "target", "gold")
+    outputs.check_output("output", flags.output, [(name, getattr(flags, name)) for name in names])
+
+
+@command.entry("mine", __doc__, add)
 def main(flags: Namespace) -> None:
     """Embeds both texts, mines pairs, writes them and prints scores."""
-    mining_flags.check(flags)
+    check(flags)
     import numpy as np
 
     from xlj.evaluation.metrics import best_threshold, pair_scores
@@ -117,10 +190,10 @@ def _embed_shard(
 
     sides = [file_ranges.split_files(paths) for paths in files]
     units = [*sides[0], *sides[1]]
-    job = shards.job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
+    job = outputs.job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
     parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
     sentence_vectors.embed_parts(flags, parts, units, "float32", has_ids=True)
-    if not shards.finish(parts):
+    if not outputs.finish(parts):
         return None
     loaded = [np.load(parts.file(part)) for part in range(len(units))]
     first = len(sides[0])

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli import command, outputs, shards
+from xlj.cli import command, outputs
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 from xlj.config.choices import LABEL_FORMATS, TEXT_FORMATS
@@ -58,7 +58,7 @@ def _add_flags(parser: Parser) -> None:
         "else tsv]",
     )
     parser.add_malformed("an empty line")
-    shards.add_flag(parser)
+    outputs.add_flag(parser)
 
 
 @command.entry("predict", __doc__, _add_flags)
@@ -156,7 +156,7 @@ def _label_shard(flags: Namespace) -> None:
     # A CoNLL sentence has several lines, so files are not split.
     size = sys.maxsize if flags.input_format == "conll" else file_ranges.RANGE_BYTES
     units = file_ranges.split_files(paths, size)
-    job = shards.job(flags, paths, ("input_format", "output_format"))
+    job = outputs.job(flags, paths, ("input_format", "output_format"))
     job["task"] = labelling_options(task)
     parts = Parts(Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
@@ -174,7 +174,7 @@ def _label_shard(flags: Namespace) -> None:
                         count += 1
                 parts.mark_complete(part, **unit.as_json(), lines=count)
         _report(labeller, skipping)
-    shards.finish(parts)
+    outputs.finish(parts)
 
 
 def _report(labeller: "Labeller", skipping: Skipping) -> None:

@@ -21,7 +21,7 @@ from xlj.checkpoints.workdir import finished_run
 from xlj.cli import configs
 from xlj.config import ConfigError, Data, record
 from xlj.data.labelled import conll, records, squad, tables
-from xlj.data.rows import row_records
+from xlj.data.rows import row_kind
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.data.text.sources import open_sources
 from xlj.data.text.text_tasks import TextTask
@@ -31,12 +31,12 @@ from xlj.evaluation import prediction_files
 from xlj.evaluation.prediction_files import Form
 from xlj.interop import folder as hugging_face
 from xlj.interop import tokenizer_files, vocabulary_matching
-from xlj.interop.piece_text import folded
+from xlj.interop.vocabulary_matching import folded
 from xlj.io import files, json_file, tmx
 from xlj.io.malformed import Skipping
 from xlj.retrieval import sentence_files
 from xlj.tools.reporting import runs
-from xlj.tools.sweeping import state
+from xlj.tools.sweeping import runner
 from xlj.training import metrics
 from xlj.word_alignment import gold_alignments, sentence_pairs
 
@@ -421,7 +421,7 @@ def _read_rows(folder: Path) -> None:
         for split in ("train", "held_out"):
             rows = task.split(split).rows
             read = store.read(task.name, split, np.arange(rows))
-            same("rows", row_records.count(read), rows)
+            same("rows", row_kind.count_rows(read), rows)
 
 
 WORKDIR = {
@@ -442,7 +442,7 @@ def _read_workdir(folder: Path) -> None:
     lines = (folder / metrics.FILE).read_bytes().splitlines()
     if not len(lines) - 1 <= len(metric_lines) <= len(lines):
         raise Lost(f"{len(metric_lines)} of {len(lines)} lines")
-    state.describe_results(folder)
+    runner.describe_results(folder)
 
 
 OVERRIDES = b"""--config.optimizer.learning_rate=0.001

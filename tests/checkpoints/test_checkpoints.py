@@ -16,9 +16,9 @@ import pytest
 from xlj.checkpoints import compatibility, reading, writing
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model, parse
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io.growing import GrowingFiles
+from xlj.io.atomic import GrowingFiles
 from xlj.sharding import meshes, trees
 from xlj.training import loop, metrics, start, state
 

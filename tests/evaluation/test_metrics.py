@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from xlj.data.labelled.chunks import Chunk, find_chunks
+from xlj.data.labelled.conll import Chunk, find_chunks
 from xlj.evaluation.metrics import accuracy, chunk_scores
 
 

@@ -24,7 +24,7 @@ from xlj.models.segments import segments
 from xlj.objectives.supervised import loss as supervised
 from xlj.sharding import meshes, trees
 from xlj.sharding.trees import named_leaves
-from xlj.tasks import answer_spans
+from xlj.tasks import question_answering
 
 KINDS = ("XLMRoberta", "XLMRobertaXL", "Roberta", "Bert")
 LABELS = ("no", "perhaps", "yes")
@@ -420,7 +420,7 @@ def test_the_code_of_the_model_card_answers_questions_like_xlj(exported, model, 
     rows = jnp.asarray(inputs.rows.astype(np.int32))
     zeros = jnp.zeros((1, 2), jnp.int32)
     logits = np.asarray(supervised.logits("question_answering", params, model, rows, zeros))
-    answers = answer_spans.texts(
+    answers = question_answering.texts(
         [question], inputs, logits[..., 0], logits[..., 1], answer_length=30
     )
     assert answer == answers["1"] != ""

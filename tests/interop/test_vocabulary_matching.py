@@ -14,7 +14,7 @@ import pytest
 from marked_pieces import MarkedPieces
 
 from xlj.config import ConfigError
-from xlj.data.ragged import Ragged
+from xlj.data.tokenizer.layout import Ragged
 from xlj.interop import vocabulary_matching
 from xlj.interop.vocabulary_matching import (
     RULES,

@@ -11,7 +11,7 @@ from xlj.checkpoints import compatibility, reading, stored_models
 from xlj.checkpoints.reading import CheckpointError
 from xlj.checkpoints.writing import Checkpointer
 from xlj.config import parse
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.sharding import meshes
 from xlj.sharding.trees import named_leaves

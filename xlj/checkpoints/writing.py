@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from xlj.checkpoints import orbax_errors
+from xlj.checkpoints import reading
 from xlj.checkpoints.digests import digests
 from xlj.checkpoints.reading import FORMAT, CheckpointError, orbax_path, seal, tensor_types
 from xlj.config import Config, ConfigError, record
@@ -67,7 +67,7 @@ class Checkpointer:
                 get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False
             )
             policies.append(best)
-        orbax_errors.silence()
+        reading.silence_orbax()
         self.keep_steps = keep_steps
         self._folder = workdir / "checkpoints"
         self._config, self._manifest, self._vocabulary = config, manifest, vocabulary
@@ -152,9 +152,9 @@ class Checkpointer:
         try:
             yield
         except Exception as error:
-            reason = orbax_errors.disk_error(error)
+            reason = reading.disk_error(error)
             if not reason and isinstance(self._folder, Url):
-                reason = orbax_errors.reason(error)
+                reason = reading.error_reason(error)
             if reason:
                 raise ConfigError(
                     f"cannot write checkpoints to {self._folder}: {reason}"

@@ -13,8 +13,7 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import ConfigError
 from xlj.conversion.importing import print_next, store
 from xlj.data.text.cleaning import clean
-from xlj.data.tokenizer import fertility
-from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
 from xlj.inference import pretrained
 from xlj.interop import vocabulary_matching
 from xlj.interop.vocabulary_extension import extend, initial_rows
@@ -44,7 +43,7 @@ def extend_checkpoint(
     new = extend(old, lines, pieces, share)
     print(f"{old.size:,} -> {new.size:,} ids")
     for name, vocabulary in (("before", old), ("after", new)):
-        counts = fertility.measure(vocabulary, lines)
+        counts = measure_fertility(vocabulary, lines)
         unknown = 100 * counts.unknown_share
         print(f"{name}: {counts.pieces_per_word:.2f} pieces per word, {unknown:.2f} % <unk>")
     store_extended(source, new, output)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from xlj.alignment_math.error_rate import AlignmentScores
+from xlj.word_alignment.gold_alignments import AlignmentScores
 
 ByLanguage = Mapping[str, float]
 """Scores in percent by language."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlj.data.labelled.chunks import find_chunks
+from xlj.data.labelled.conll import find_chunks
 
 
 def accuracy(predicted: Sequence, gold: Sequence) -> float:

@@ -19,10 +19,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xlj.config import Model
-from xlj.data.text.words import WORD
-from xlj.data.tokenizer import fertility
+from xlj.data.text.cleaning import WORD
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
-from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
 from xlj.evaluation.adaptation_record import LABELS, Scores
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight, round_up
@@ -253,7 +252,7 @@ def measure_text(pretrained: Pretrained, text: TestText) -> Scores:
     """
     scores: Scores = {name: {} for name in LABELS}
     for language, lines in text.lines.items():
-        counts = fertility.measure(pretrained.vocabulary, lines)
+        counts = measure_fertility(pretrained.vocabulary, lines)
         scores["pieces_per_word"][language] = counts.pieces_per_word
         scores["unknown_percent"][language] = 100 * counts.unknown_share
     if has_head(pretrained):

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from xlj.config import ConfigError
-from xlj.data.labelled.chunks import CHUNK_TAG
+from xlj.data.labelled.conll import CHUNK_TAG
 from xlj.evaluation import language_report, metrics, prediction_files
 from xlj.evaluation.metrics import accuracy, chunk_scores, pair_scores
 from xlj.evaluation.prediction_files import Form

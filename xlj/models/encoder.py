@@ -21,15 +21,14 @@ from xlj.config import Model
 from xlj.contracts.arrays import check, check_ids
 from xlj.models import pattern, rotary
 from xlj.models.attention.layer import Attention, shared_bias
-from xlj.models.block import RESIDUALS, Block, Context, NoNorm, Stream, stream_of
+from xlj.models.block import RESIDUALS, Block, Context, FeedForward, NoNorm, Stream, stream_of
 from xlj.models.dense import PRODUCT
 from xlj.models.dropout import Rngs
 from xlj.models.embeddings import Embeddings, insert_separators, restart_positions
-from xlj.models.feed_forward import FeedForward
 from xlj.models.modules import run
 from xlj.models.norms import Norm
 from xlj.models.pattern import Kind
-from xlj.models.position_bias import PositionBias
+from xlj.models.rotary import PositionBias
 from xlj.sharding import devices
 from xlj.sharding.trees import Params
 

@@ -16,10 +16,10 @@ from jax.typing import DTypeLike
 
 from xlj.contracts.arrays import check
 from xlj.models import dropout, pallas
-from xlj.models.gradients import with_gradient
+from xlj.models.lowering import with_gradient
 from xlj.models.pallas import triton
 from xlj.sharding import devices
-from xlj.sharding.rules import REPLICATED, ROWS
+from xlj.sharding.devices import REPLICATED, ROWS
 
 TOKENS = 4
 """Number of tokens that a kernel processes at a time."""

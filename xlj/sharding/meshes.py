@@ -11,7 +11,7 @@ from jax.sharding import AxisType, Mesh
 
 from xlj.config import Config, ConfigError
 from xlj.contracts.arrays import PyTree
-from xlj.sharding.rules import AXES
+from xlj.sharding.devices import AXES
 
 QUICK = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}
 """XLA options that shorten compilation on GPUs, for programs that rarely run.

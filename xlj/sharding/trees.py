@@ -1,4 +1,4 @@
-"""Trees of arrays on a mesh: names of their leaves, and their shardings by `sharding/rules.py`."""
+"""Trees of arrays on a mesh: names of their leaves, and their shardings by rules of `devices`."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from jax.tree_util import KeyPath
 from xlj.config import ConfigError
 from xlj.contracts.arrays import Leaf, PyTree, Tree
 from xlj.sharding import devices
-from xlj.sharding.rules import REPLICATED, ROWS, RULES, Rules, rule_of
+from xlj.sharding.devices import REPLICATED, ROWS, RULES, Rules, rule_of
 
 Params = dict[str, Any]
 """Parameters by name. A value is an array, or another dict of parameters."""

@@ -161,7 +161,7 @@ class PairClassification(Classification):
         """Returns a classification head for InferSent's features of both mean vectors."""
         from functools import partial
 
-        from xlj.models.example_vectors import average_examples
+        from xlj.models.segments import average_examples
         from xlj.objectives.supervised import head as heads
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:

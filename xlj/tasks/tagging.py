@@ -16,7 +16,7 @@ import numpy as np
 from xlj.config import ConfigError
 from xlj.config.task import Task
 from xlj.data.labelled import conll, features, kind, records
-from xlj.data.labelled.chunks import CHUNK_TAG
+from xlj.data.labelled.conll import CHUNK_TAG
 from xlj.data.labelled.examples import Words
 from xlj.data.labelled.features import WordFeatures
 from xlj.data.labelled.kind import HuggingFace, TaskKind

@@ -11,7 +11,7 @@ from xlj.checkpoints import compatibility, reading
 from xlj.checkpoints.reading import CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.contracts.arrays import Tree
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.objectives.objective import build_all
 from xlj.sharding.trees import Params, named_leaves
 from xlj.training import state as states

@@ -9,9 +9,8 @@ import jax
 from jax.sharding import Mesh
 
 from xlj.config import Config, ConfigError, lookup
-from xlj.data.rows import mixture
-from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.store import RowStore
+from xlj.data.rows import draws
+from xlj.data.rows.store import Corpus, RowStore
 from xlj.data.text.templates import paired_languages
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -37,7 +36,7 @@ def sizes_of_rows(store: RowStore, config: Config) -> Sizes:
     for phase in config.schedule:
         active_options = phase.config.objectives.active().values()
         by_kind = {
-            options.rows_name: mixture.tasks_of_length(store, options, phase.config)
+            options.rows_name: draws.tasks_of_length(store, options, phase.config)
             for options in active_options
         }
         lengths.append({kind: tasks[0].length for kind, tasks in by_kind.items() if tasks})

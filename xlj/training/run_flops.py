@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from xlj.config import Config, Model
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.row_records import Field
+from xlj.data.rows.row_kind import Field
+from xlj.data.rows.store import Corpus
 from xlj.objectives import operations
 
 

@@ -15,13 +15,13 @@ from jax.typing import ArrayLike
 from xlj import optimizers
 from xlj.config import Config
 from xlj.contracts.arrays import PyTree
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.io.hashing import name_hash
 from xlj.models import encoder
 from xlj.objectives.objective import LossSums, build_all
 from xlj.optimizers import multipliers
+from xlj.sharding.devices import RULES
 from xlj.sharding.meshes import compiler_options
-from xlj.sharding.rules import RULES
 from xlj.sharding.trees import abstract_like, replicated, shardings
 
 

@@ -1,4 +1,7 @@
-"""One training step: corrupt, add targets, count, sum gradients over microbatches, update."""
+"""One training step: corrupt, add targets, count, sum gradients over microbatches, update.
+
+Random keys as functions of (seed, purpose, step, row), the same on any number of devices.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -12,16 +15,13 @@ from jax.typing import ArrayLike
 
 from xlj import optimizers
 from xlj.config import Config, Optimizer
+from xlj.io.hashing import name_hash
 from xlj.objectives.objective import Argument, LossSums, Objective, Result, Rows
 from xlj.optimizers import Rates, multipliers
-from xlj.optimizers.averaging import update_average
-from xlj.optimizers.clipping import clip
-from xlj.optimizers.guards import either
+from xlj.optimizers.guards import clip, either, update_average
 from xlj.sharding import devices, trees
-from xlj.sharding.devices import on_mesh
-from xlj.sharding.rules import OTHERS, REPLICATED, RULES
+from xlj.sharding.devices import OTHERS, REPLICATED, RULES, on_mesh
 from xlj.sharding.trees import Params
-from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 
 Batch = Mapping[str, Rows]
@@ -403,3 +403,17 @@ def _advance(
         gradient_norm=plus(progress.gradient_norm, norm),
         losses=totals,
     )
+
+
+def row_rngs(seed: ArrayLike, purpose: str, step: jax.Array | int, slots: jax.Array) -> jax.Array:
+    """Returns a threefry key for each row of a global batch, [rows].
+
+    Args:
+      seed: an integer from 0 to 2^32 - 1.
+      purpose: a name for the use of the keys, e.g. `mmlm/corruption`.
+      step: zero-based, int32 [].
+      slots: the index of each row in the global batch, int32 [rows].
+    """
+    rng = jax.random.key(seed, impl="threefry2x32")  # rbg keys depend on the batch size under vmap
+    rng = jax.random.fold_in(rng, jnp.uint32(name_hash(purpose) & 0xFFFFFFFF))
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(rng, step), slots)

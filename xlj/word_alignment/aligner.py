@@ -20,8 +20,7 @@ from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
 from xlj.word_alignment import methods
-from xlj.word_alignment.methods import Method, Side
-from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
+from xlj.word_alignment.methods import Batch, Method, Pieces, Rows, Side, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
 
 MAX_PIECES = 8192

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xlj.data.ragged import Ragged
-from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 
 _BIN_TOKENS = 8  # width of a bin of `histogram`, in tokens
 

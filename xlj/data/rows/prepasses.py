@@ -17,7 +17,7 @@ from xlj.config.user_code import function_of
 from xlj.data.rows.request import SAMPLED_UNITS, RowsRequest, hash_json
 from xlj.data.rows.units import UnitJob
 from xlj.data.rows.workers import RunJobs
-from xlj.data.text import hash_sets, held_out, text_units
+from xlj.data.text import held_out, text_units
 from xlj.data.text.cleaning import BLANK, line_hashes, text_hashes
 from xlj.data.text.held_out import Rule
 from xlj.data.text.text_tasks import TextTask, Unit
@@ -59,7 +59,7 @@ def texts_of(request: RowsRequest) -> list[Text]:
         columns = list(text_units.read_excluded_lines(request.data))
         folder = _folder(request, "excluded")
         read_options = dataclasses.replace(
-            read_options, excluded=hash_sets.write(folder, map(line_hashes, columns))
+            read_options, excluded=held_out.write(folder, map(line_hashes, columns))
         )
     return [
         Text(task, task_units, read_options)
@@ -132,7 +132,7 @@ def hold_out(request: RowsRequest, texts: Sequence[Text], run: RunJobs) -> dict[
             ]
     run("holding out", jobs)
     for record, parts in part_folders.items():
-        companions = hash_sets.write(folder, map(_load, storage.find_files_below(parts, "*.npy")))
+        companions = held_out.write(folder, map(_load, storage.find_files_below(parts, "*.npy")))
         atomic.write(record, json.dumps({"file": companions.name}).encode())
         storage.remove_folder(parts)
     files: dict[str, list[AnyPath]] = defaultdict(list)
@@ -142,8 +142,8 @@ def hold_out(request: RowsRequest, texts: Sequence[Text], run: RunJobs) -> dict[
         for name in dict.fromkeys(others):
             files[name].append(folder / json_file.read_object(record)["file"])
     for name, files_of_language in files.items():
-        hashes = map(hash_sets.open_set, files_of_language)
-        rules[name] = Rule(share, hash_sets.write(folder, hashes))
+        hashes = map(held_out.open_set, files_of_language)
+        rules[name] = Rule(share, held_out.write(folder, hashes))
     return rules
 
 

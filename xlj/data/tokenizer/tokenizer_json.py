@@ -11,7 +11,6 @@ import numpy as np
 
 from xlj import families
 from xlj.config import ConfigError
-from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import (
     MASK,
     ROLES,
@@ -19,6 +18,7 @@ from xlj.data.tokenizer.layout import (
     UNK,
     Codec,
     Markers,
+    Ragged,
     invert_native_ids,
     word_prefix,
 )

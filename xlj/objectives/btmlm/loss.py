@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import Model
-from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import sampling_rates
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import EOS, PAD, SPECIALS
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
@@ -20,7 +20,7 @@ from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
 from xlj.objectives.mlm.head import predict
 from xlj.objectives.mlm.loss import blind_share, gather, prediction_loss, prediction_part
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, Objective, Rows, check_rows
-from xlj.objectives.vocabulary.choosing import choose
+from xlj.objectives.vocabulary.logits import choose
 from xlj.sharding.trees import Params
 
 

@@ -8,13 +8,11 @@ import jax.numpy as jnp
 
 from xlj.config import Model, max_pairs
 from xlj.contracts.arrays import check
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.models.example_vectors import average_examples, is_example
-from xlj.models.segments import segments, whole_examples
-from xlj.objectives.bitext import split_sides
-from xlj.objectives.corruption import split
+from xlj.models.segments import average_examples, is_example, segments, whole_examples
+from xlj.objectives.corruption import split, split_sides
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Rows
 from xlj.objectives.retrieval.options import Retrieval
 from xlj.sharding.trees import Params

@@ -3,8 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from xlj.models.gradients import with_gradient
-from xlj.models.lowering import product, product_over_rows, sum_over_rows
+from xlj.models.lowering import product, product_over_rows, sum_over_rows, with_gradient
 from xlj.objectives.vocabulary import kept_logits
 from xlj.objectives.vocabulary.logits import (
     BLOCK,
@@ -15,7 +14,7 @@ from xlj.objectives.vocabulary.logits import (
     statistics,
 )
 from xlj.sharding import devices
-from xlj.sharding.rules import REPLICATED, ROWS, TABLE
+from xlj.sharding.devices import REPLICATED, ROWS, TABLE
 
 
 def cross_entropy(

@@ -16,14 +16,13 @@ import jax.numpy as jnp
 from xlj.alignment_math import hmm
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.models.lowering import precision_of
 from xlj.models.segments import segments, whole_examples
-from xlj.objectives.bitext import split_sides
-from xlj.objectives.corruption import split
+from xlj.objectives.corruption import split, split_sides
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Rows
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm.options import WordHMM

@@ -1,4 +1,7 @@
-"""The report page: compares runs by step, language, layer, task and config."""
+"""The report page: compares runs by step, language, layer, task and config.
+
+The CSS of the runs on a page: the colour of each, and the rules that hide it.
+"""
 
 import math
 import statistics
@@ -13,7 +16,6 @@ from xlj.io.markup import Content, document, node, table
 from xlj.tools.reporting import headline
 from xlj.tools.reporting.charts import Series, draw_bars, draw_curves
 from xlj.tools.reporting.runs import Run
-from xlj.tools.reporting.style import style
 from xlj.training.metrics import Line
 
 _LOWER_IS_BETTER = ("loss", "perplexity", "aer")
@@ -158,7 +160,7 @@ def schedule(lines: Sequence[Line], title: str) -> str:
     """Returns the HTML of a page that draws the schedule of a run.
 
     Args:
-      lines: the result of `xlj.training.schedule_tables.make_lines`.
+      lines: the result of `xlj.training.schedule.make_lines`.
       title: the title of the page.
     """
     run = Run(title, Path(), {}, (), {}, {}, (), schedule=lines)
@@ -388,3 +390,25 @@ def _all_keys(runs: Sequence[Run]) -> list[str]:
 def _ordered(names: Iterable[str]) -> list[str]:
     """Returns each name once, in the order of first appearance."""
     return list(dict.fromkeys(names))
+
+
+_COLOURS = "#3b82c4 #e8742c #2f9e61 #c9423f #8b63c9 #b0850f #12969e #d6539c #7a8b2a #7f7f8c".split()
+"""Colours of the runs, readable on white and on black backgrounds."""
+_DASHES = ("none", "6 3", "2 2", "8 3 2 3")
+
+
+def style(runs: int) -> str:
+    """Returns the CSS rules that colour and hide each run.
+
+    From the eleventh run on, the colours repeat, and lines are dashed.
+
+    Args:
+      runs: the number of runs.
+    """
+    rules = []
+    for run in range(runs):
+        cycle, place = divmod(run, len(_COLOURS))
+        colour, dash = _COLOURS[place], _DASHES[cycle % len(_DASHES)]
+        rules.append(f".run{run}, .of{run} {{ --colour: {colour}; --dash: {dash}; }}")
+        rules.append(f"body:has(#show{run}:not(:checked)) .run{run} {{ display: none; }}")
+    return "\n".join(rules)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from xlj.api import runs
-from xlj.checkpoints import damage, reading
+from xlj.checkpoints import reading
 from xlj.checkpoints.reading import CheckpointError, DamagedError
 from xlj.config import parse
 
@@ -28,15 +28,15 @@ def names(folder):
 def test_intact_checkpoints_pass_verification_and_are_not_moved(trained, capsys):
     for checkpoint in reading.list_all(trained):
         reading.verify(checkpoint)
-    damage.move_damaged(trained)
+    reading.move_damaged(trained)
     assert capsys.readouterr().out == "" and reading.steps(trained) == [2, 4]
-    assert not (trained / damage.FOLDER).exists()
+    assert not (trained / reading.FOLDER).exists()
 
 
 @pytest.mark.parametrize("item", ["meta", "params", "optimizer", "progress", "vocabulary"])
 def test_a_damaged_checkpoint_is_moved_and_the_previous_one_is_used(trained, capsys, item):
     flip_bits(trained, 4, item)
-    damage.move_damaged(trained)
+    reading.move_damaged(trained)
     output = capsys.readouterr().out
     assert output.startswith(f"{trained}/checkpoints/4") and "damaged" in output
     assert output.endswith(
@@ -49,13 +49,13 @@ def test_older_damaged_checkpoints_are_moved_too_but_the_first_one_stays(trained
     shutil.copytree(trained / "checkpoints" / "4", trained / "checkpoints" / "5")
     (trained / "damaged" / "4").mkdir(parents=True)
     flip_bits(trained, 4, "meta")
-    damage.move_damaged(trained)  # the latest is intact, but all metadata is read
+    reading.move_damaged(trained)  # the latest is intact, but all metadata is read
     assert reading.steps(trained) == [2, 5]
     assert names(trained / "damaged") == ["4", "4.1"]
     assert "resumes" not in capsys.readouterr().out
     flip_bits(trained, 2, "params")
     flip_bits(trained, 5, "params")
-    damage.move_damaged(trained)
+    reading.move_damaged(trained)
     assert reading.steps(trained) == [2]
     with pytest.raises(DamagedError):
         reading.verify(reading.find(trained))

@@ -14,7 +14,7 @@ from xlj.objectives import objective
 from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.sharding import meshes, trees
 from xlj.tools.planning import programs
-from xlj.training import phases
+from xlj.training import resources
 from xlj.training import state as states
 from xlj.training.memory import expected_sizes
 from xlj.training.schedule import Schedule
@@ -36,8 +36,8 @@ def compiled(layers=6, rows=2, hidden=512):
     sizes, mesh = expected_sizes(config), meshes.one_device()
     state = states.abstract(config, sizes.corpus, mesh)
     sharding = jax.tree.map(lambda leaf: leaf.sharding, state)
-    (step,) = phases.jitted_steps(config, sizes.corpus, mesh, sharding).values()
-    batch = phases.abstract_batch(
+    (step,) = resources.jitted_steps(config, sizes.corpus, mesh, sharding).values()
+    batch = resources.abstract_batch(
         config.objectives_on(), programs.rows_of(config, sizes, 0), "<u4", mesh
     )
     program = step.lower(state, batch, np.uint32(0), Schedule(config, None).at(0).rates).compile()
@@ -109,10 +109,10 @@ def test_the_step_of_each_phase_has_the_weights_and_the_model_of_the_phase(tiny,
         result.append({name: each.losses[name].weight for name, each in objectives.items()})
         return lambda state, *_: state
 
-    monkeypatch.setattr(phases, "build", build)
-    monkeypatch.setattr(phases, "make_train_step", make)
+    monkeypatch.setattr(resources, "build", build)
+    monkeypatch.setattr(resources, "make_train_step", make)
     config = parse(tiny)
-    steps = phases.jitted_steps(config, expected_sizes(config).corpus, meshes.one_device(), None)
+    steps = resources.jitted_steps(config, expected_sizes(config).corpus, meshes.one_device(), None)
     heavy = {"mmlm": 1, "tlm": 4}
     assert result == [{"mmlm": 1, "tlm": 1}, heavy, heavy, heavy, heavy, {"tlm": 4}]
     assert bases == [10, 10, 10, 20, 20, 20]
@@ -150,7 +150,7 @@ def test_the_state_of_an_objective_restarts_only_after_a_phase_without_the_objec
     }
     config, mesh = parse(tiny), meshes.one_device()
     counters = {name: step_counter(name) for name in ("mmlm", "tlm")}
-    monkeypatch.setattr(phases, "build", lambda active, *_: {n: counters[n] for n in active})
+    monkeypatch.setattr(resources, "build", lambda active, *_: {n: counters[n] for n in active})
     zero, none = jnp.zeros((), jnp.int32), jnp.zeros(())
     state = State(
         params={},
@@ -163,7 +163,7 @@ def test_the_state_of_an_objective_restarts_only_after_a_phase_without_the_objec
     # The step reuses the memory of its state, so each leaf needs its own memory.
     state = jax.device_put(jax.tree.map(np.array, state), trees.replicated(mesh))
     sharding = jax.tree.map(lambda leaf: leaf.sharding, state)
-    steps = phases.jitted_steps(config, expected_sizes(config).corpus, mesh, sharding)
+    steps = resources.jitted_steps(config, expected_sizes(config).corpus, mesh, sharding)
     rows, counts = (
         {"tokens": np.zeros((2, 3), np.uint32), "languages": np.zeros((2, 2), np.int32)},
         [],

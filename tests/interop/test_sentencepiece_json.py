@@ -11,7 +11,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import normalizers
 
 from xlj import phrasebook
-from xlj.interop import nfkc
+from xlj.interop import sentencepiece_json
 
 RULES = ("nmt_nfkc", "nfkc")
 
@@ -35,7 +35,7 @@ def normalisers(request):
     """Normalisers: SentencePiece's, the exported one, and a plain one with the rules only."""
     spec, sentences = processor(request.param)
     assert spec.name == request.param
-    exported = nfkc.normalizer(spec.precompiled_charsmap)
+    exported = sentencepiece_json.normalizer(spec.precompiled_charsmap)
     plain = normalizers.Precompiled(spec.precompiled_charsmap)
     return sentences.normalize, exported.normalize_str, plain.normalize_str
 
@@ -108,7 +108,7 @@ def test_a_character_that_is_newer_than_the_rules_stays(normalisers, tmp_path):
             for row in changed.items()]  # fmt: skip
     (tmp_path / "rules.tsv").write_text("\n".join(rows) + "\n")
     spec, older = processor("", normalization_rule_tsv=str(tmp_path / "rules.tsv"))
-    exported = nfkc.normalizer(spec.precompiled_charsmap).normalize_str
+    exported = sentencepiece_json.normalizer(spec.precompiled_charsmap).normalize_str
     texts = [*characters(), f"a{newer}\uff5eb"]
     assert older.normalize(texts[-1]) == f"a{newer}{normalisers[0](chr(0xFF5E))}b"
     assert [text for text in texts if exported(text) != older.normalize(text)] == []

@@ -8,7 +8,7 @@ import pytest
 from xlj.cli.command import run
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
-from xlj.io import storage_errors
+from xlj.io import storage
 from xlj.io.processes import in_child
 
 
@@ -34,7 +34,7 @@ def test_a_command_prints_a_storage_error_as_one_line(code, place, message, caps
 @pytest.mark.parametrize("code, place", [(errno.EACCES, None), (errno.ENOENT, "a"), (None, None)])
 def test_errors_that_are_not_of_the_storage_are_raised(code, place):
     error = OSError(code, "x", place) if code else OSError("x")
-    assert storage_errors.describe(error) == ""
+    assert storage.describe_storage_error(error) == ""
     if code:
         with pytest.raises(OSError):
             run(Parser("x", "doc"), lambda flags: fail(code, place), [])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xlj.data.ragged import Ragged
+from xlj.data.tokenizer.layout import Ragged
 
 SEQUENCES = [[7, 8], [], [9], [4, 5, 6]]
 
