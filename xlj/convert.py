@@ -7,8 +7,6 @@
     python -m xlj.convert widen --checkpoint=DIR --layers=28 --hidden=1024 --heads=16 --output=DIR
 
 The output folder appears only when it is complete. More: docs/convert.md
-
-Also flags of `xlj.convert`, by action.
 """
 
 import os

@@ -5,8 +5,6 @@
 DIR is a workdir, a checkpoint or a Hugging Face folder. The command writes results.json and
 results.md to --workdir, and for each seed a folder with checkpoints, metrics and predictions. The
 same command resumes an interrupted run. More: docs/finetune.md
-
-Also flags of `xlj.finetune`, and checks of their combinations.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Finds sentences of two texts that translate each other.
+r"""Finds sentences of two texts that translate each other.
 
     python -m xlj.mine --checkpoint=DIR --source=de.txt --target=en.txt --output=pairs.tsv \
         --threshold=1.06
@@ -7,8 +7,6 @@ The texts have one sentence per line; they may differ in order and number of lin
 is `source TAB target`. --gold=FILE names known translations, on which the command prints precision,
 recall and F1. Without --threshold, it also chooses the threshold with the best F1 on them (the task
 of BUCC). More: docs/retrieve.md
-
-Also flags of `xlj.mine`, and checks of their combinations.
 """
 
 import json

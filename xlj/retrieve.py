@@ -5,8 +5,6 @@
 The files have one sentence per line. Line i of one file translates line i of the other file, unless
 --gold names a file of labels in the format of XTREME (Tatoeba). The command prints accuracy@1 in
 both directions as JSON. More: docs/retrieve.md
-
-Also flags of `xlj.retrieve`, checks of their combinations, and the files of each language.
 """
 
 import json

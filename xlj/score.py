@@ -1,4 +1,4 @@
-"""Scores sentence pairs by translation quality, or keeps the best pairs.
+r"""Scores sentence pairs by translation quality, or keeps the best pairs.
 
     python -m xlj.score --checkpoint=DIR --input=pairs.tsv --output=scores.txt
     python -m xlj.score --checkpoint=DIR --source=a.en --target=a.de --by=margin --keep=0.8 \
@@ -7,8 +7,6 @@
 Each input line is `source TAB target`. Output line i is the score of input line i. With --keep or
 --threshold, the output has the input lines with the best scores instead. --shard=I/N divides the
 work among hosts. More: docs/score.md
-
-Also flags of `xlj.score`, and checks of their combinations.
 """
 
 import argparse

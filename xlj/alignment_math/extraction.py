@@ -1,4 +1,5 @@
-"""Links between tokens, from similarities or a transport plan (XLM-Align equations 7 to 9).
+"""Similarities of token vectors, and links between tokens from similarities or a transport plan
+(XLM-Align equations 7 to 9).
 
 Rules of the functions that return links:
 
@@ -9,7 +10,7 @@ Rules of the functions that return links:
   sentence of one token. Without the tolerance, rounding errors, which depend on the shape of the
   batch, would choose among these values.
 
-Also similarities of token vectors, and a prior on the diagonal that multiplies them.
+A prior on the diagonal multiplies the similarities.
 """
 
 import jax

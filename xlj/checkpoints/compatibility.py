@@ -1,7 +1,6 @@
-"""Refuses checkpoints that differ from a run in config, rows or model, and names the
-differences.
+"""Refuses checkpoints that differ from a run in config, rows or model, and names the differences.
 
-Also determines the steps whose checkpoints are never deleted.
+Also finds the steps whose checkpoints are never deleted.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Checks of output paths before any work, and opening of output files.
 
-The flag --shard, by which several hosts divide the input of a command and write parts of its
-output to one folder.
+The flag --shard is here too: with it, several hosts divide the input of a command and write parts
+of its output to one folder.
 """
 
 import argparse

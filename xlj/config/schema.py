@@ -4,7 +4,7 @@ A config file returns an `ml_collections.ConfigDict` that starts from `default()
 be set in the file or on the command line. `xlj.config.checks` converts it to the frozen `Config`
 below.
 
-Batch sizes: the number of microbatches of a step, as a function of the step alone.
+Also has batch sizes: the number of microbatches of a step, as a function of the step alone.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
-"""Section `task` of a config: the data and options of fine-tuning.
+"""Section `task` of a config: the data and options of fine-tuning, and the table of kinds of tasks.
 
-Table of the kinds of fine-tuning tasks, which users can extend.
+Users can extend the table.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
-"""Reports scores by language: average, transfer gap, Markdown table and plot.
+"""Reports scores by language (average, transfer gap, Markdown table and plot), and by layer.
 
-Also reports scores by layer: a table of alignment error rates, and plots (XLM-Align, Figure 2;
-XLM-E, Figures 3 and 4).
+Reports by layer are a table of alignment error rates, and plots (XLM-Align, Figure 2; XLM-E,
+Figures 3 and 4).
 """
 
 import math

@@ -2,7 +2,7 @@
 
 Also reads and writes config.json's keys for rotary positions, in transformers 4 and 5.
 
-The layers of an encoder with local attention, as in ModernBERT.
+Also lists the layers of an encoder with local attention, as in ModernBERT.
 """
 
 from collections.abc import Callable, Iterator, Mapping

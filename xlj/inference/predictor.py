@@ -1,7 +1,4 @@
-"""Runs the head of a task on many rows.
-
-Also labels new text with a fine-tuned model.
-"""
+"""Runs the head of a task on many rows, and labels new text with a fine-tuned model."""
 
 import dataclasses
 import itertools

@@ -1,11 +1,10 @@
 """Converts a SentencePiece model to a Hugging Face tokenizer.json that gives the same ids.
 
-SentencePiece's normalisation as normalisers of the `tokenizers` library.
-
-SentencePiece scans text from left to right, and replaces the longest string for which it has a
-rule. The rules of `nmt_nfkc` replace single characters that NFKC changes, and complete
-decompositions of characters. So the three characters o, circumflex, tilde become one character. But
-the two characters U+00F4 (o with circumflex), tilde remain two, which NFKC would compose.
+SentencePiece's normalisation becomes normalisers of the `tokenizers` library. SentencePiece scans
+text from left to right, and replaces the longest string for which it has a rule. The rules of
+`nmt_nfkc` replace single characters that NFKC changes, and complete decompositions of characters.
+So the three characters o, circumflex, tilde become one character. But the two characters U+00F4 (o
+with circumflex), tilde remain two, which NFKC would compose.
 
 `tokenizers.normalizers.Precompiled` has the same rules, but applies the *shortest* rule that
 matches, and drops the rest of a grapheme of less than 6 bytes. So decomposed Vietnamese loses its

@@ -1,8 +1,7 @@
 """What this process asks of Linux and the C library: huge pages, memory that stays, its end.
 
-Also configures the cache of XLA's compiled programs.
-
-Exit codes that launchers distinguish (docs/launch.md).
+Also has the exit code that launchers distinguish (docs/launch.md), and configures the cache of
+XLA's compiled programs.
 """
 
 import contextlib

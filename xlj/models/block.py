@@ -4,7 +4,7 @@ The constructor of a block takes the attention, the feed-forward layer, and a re
 for each of them. Any module with the signature of `SubLayer` can be a sub-layer. `RESIDUALS` lists
 the residual connections.
 
-The feed-forward sub-layer of a block.
+The feed-forward sub-layer is here; the attention sub-layer is in `attention/layer.py`.
 """
 
 from collections.abc import Mapping

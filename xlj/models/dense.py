@@ -1,6 +1,6 @@
 """Linear layers, x @ kernel + bias, optionally of an activation of x.
 
-Activations, in the form that is fast to compute and cheap to save for the backward pass.
+Activations have the form that is fast to compute and cheap to save for the backward pass.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Embeddings of tokens: the input of an encoder's first layer.
 
-Embedding look-ups for tables with sharded columns and ids with sharded rows.
+Look-ups are for tables with sharded columns and ids with sharded rows.
 """
 
 import flax.linen as nn

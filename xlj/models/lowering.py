@@ -4,14 +4,11 @@ The other modules of models and objectives state what is computed; they call thi
 needs help to compute it fast on CPUs, GPUs or TPUs. A barrier (`jax.lax.optimization_barrier`)
 changes no value. XLA moves, merges and splits no operation across it.
 
-Also functions with hand-written gradients.
-
-Also marks programs that are traced only to count their operations, and that never run.
-
-Some implementations compute more than the mathematics needs: attention computes all scores of a
-row and then hides those outside the window, and some sums are products with ones. The extra work
-depends on the platform and on the shapes. It must not count, so these implementations take another
-path inside `counting`.
+Also builds functions with hand-written gradients, and marks programs that are traced only to count
+their operations, and that never run (`counting`). Some implementations compute more than the
+mathematics needs: attention computes all scores of a row and then hides those outside the window,
+and some sums are products with ones. The extra work depends on the platform and on the shapes. It
+must not count, so these implementations take another path inside `counting`.
 """
 
 import contextlib

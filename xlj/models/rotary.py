@@ -1,6 +1,7 @@
 """Rotary positions (Su et al., 2021): angles, and the rotation of queries and keys by them.
 
-Relative position bias: a number that depends on the distance of query and key, added to scores.
+Also has the relative position bias: a number that depends on the distance of query and key, added
+to scores.
 
 The bias d is the one of T5 (Raffel et al., 2020, section 2.1). It has one learned number for each
 head and each bucket of distances, and all layers share it. In XLM-E (Chi et al., 2021, section 3.3)

@@ -1,6 +1,6 @@
 """The layout of rows, derived from their tokens: examples, sides and positions.
 
-Also vectors of the examples of rows: where examples start, and means of their hidden vectors.
+Also computes vectors of the examples of rows: where examples start, and means of hidden vectors.
 
 Results have a fixed number of slots per row, one for each example; unused slots come last.
 """

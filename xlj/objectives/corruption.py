@@ -1,7 +1,6 @@
 """Masks: selects the tokens to predict and replaces them.
 
-Also rows of the kind `bitext`: first sentences in one field, second sentences in another.
-
+Also splits rows of the kind `bitext`: first sentences in one field, second sentences in another.
 Each sentence is an example `<s> A </s>`. The pairs have the same order in both fields.
 """
 

@@ -1,8 +1,6 @@
 """Transformations that do not change their state in steps with non-finite losses or gradients.
 
-Clipping of gradients by their global norm.
-
-Moving average of the parameters during training.
+Also clips gradients by their global norm, and computes the moving average of the parameters.
 """
 
 import math

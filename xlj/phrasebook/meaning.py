@@ -1,17 +1,15 @@
-"""Language-independent meanings, their clauses and participants.
+"""Language-independent meanings, and the sentences that express them.
 
 A `Meaning` has one or two clauses. A `Clause` is a predicate with its participants, tense,
 polarity, time and mood. A `Participant` is a person, thing or place in a clause. `drawing` draws
 meanings, and the grammars realise them.
 
-Words, sentences and aligned pairs.
-
-Each word has the *slots* of the meaning that it expresses: '0.object.noun' is the head of the
-object of the first clause, '1.tense' the tense of the second clause. Two words of a pair are
-aligned if they share a slot. Some slots are grammatical: article, case or preposition, number of an
-hour, tense, expletive. If the other language has no word for a grammatical slot, the word is
-aligned to the head of the slot: a noun, or the predicate. Other words without a counterpart are not
-aligned.
+Each word of a sentence has the *slots* of the meaning that it expresses: '0.object.noun' is the
+head of the object of the first clause, '1.tense' the tense of the second clause. Two words of a
+pair are aligned if they share a slot. Some slots are grammatical: article, case or preposition,
+number of an hour, tense, expletive. If the other language has no word for a grammatical slot, the
+word is aligned to the head of the slot: a noun, or the predicate. Other words without a counterpart
+are not aligned.
 """
 
 from dataclasses import dataclass

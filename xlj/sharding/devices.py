@@ -6,7 +6,7 @@ frees the gathered kernel. The gradient of the kernel is reduced and scattered a
 So neither the memory nor the traffic of a device grows with the number of devices. By default, XLA
 would gather the rows instead of the kernels.
 
-Sharding rules of parameters and activations on a mesh (replica, fsdp), in one table.
+One table has the sharding rules of parameters and activations on a mesh (replica, fsdp).
 """
 
 import math

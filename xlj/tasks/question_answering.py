@@ -4,7 +4,7 @@ A row contains the question and a window, which is a part of the context (`data.
 The label of a row is two numbers: the positions of the answer's first and last token. Both are 0,
 the position of `<s>`, if the window does not contain the whole answer.
 
-Also finds answers to questions from the logits of the answers' first and last tokens.
+Answers are decoded from the logits of the answers' first and last tokens.
 """
 
 import dataclasses

@@ -1,8 +1,7 @@
 """The state and the resources of a run: files, threads and compiled programs.
 
-The jitted step of each phase of a run, and the shapes of its batch.
-
-Also measures the state of a run, and writes the metrics, after the steps at which they are due.
+A resource is, for example, the jitted step of each phase, or the writer of metrics, which measures
+the state after the steps at which metrics are due.
 """
 
 import collections

@@ -2,7 +2,7 @@
 
 All durations of the config are numbers of steps here; `xlj.training.durations` converts others.
 
-The schedule of a run for its readers: lines by step, a table of phases, and warnings.
+Also describes the schedule for readers: lines by step, a table of phases, and warnings.
 """
 
 import copy

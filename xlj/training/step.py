@@ -1,6 +1,6 @@
 """One training step: corrupt, add targets, count, sum gradients over microbatches, update.
 
-Random keys as functions of (seed, purpose, step, row), the same on any number of devices.
+Random keys are functions of (seed, purpose, step, row), the same on any number of devices.
 """
 
 import dataclasses

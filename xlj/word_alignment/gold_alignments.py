@@ -1,8 +1,7 @@
 """Reads gold word alignments in their two common formats, and scores links against them.
 
-Also functions that split tokenised text into words.
-
-Alignment error rate, precision, recall and F1 of links against a gold standard.
+The scores are alignment error rate, precision, recall and F1. Also splits tokenised text into
+words.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Defines the interface of a kind of rows; a subclass implements each kind.
+"""Defines the interface of a kind of rows, and records: rows as they are on disk.
 
-Records: rows as they are on disk, with named fields of numbers and a checksum.
+A subclass implements each kind of rows. A record has named fields of numbers and a checksum.
 """
 
 import abc

@@ -1,7 +1,4 @@
-"""Cleans lines before they are encoded, and hashes them.
-
-A pattern for the words of running text, also in scripts without spaces between words.
-"""
+"""Cleans lines before they are encoded, hashes them, and finds words of running text."""
 
 import functools
 import itertools

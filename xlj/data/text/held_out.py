@@ -17,7 +17,7 @@ Take the languages in this order: English, then the others by the alphabetical o
 The held-out lines of a language depend only on its own text, and on its pairs with languages that
 come before it in this order.
 
-Also sets of line hashes in sorted files, which are memory-mapped to look up hashes.
+Sets of line hashes are sorted files, which are memory-mapped to look up hashes.
 """
 
 import dataclasses

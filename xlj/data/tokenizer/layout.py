@@ -1,8 +1,6 @@
 """The layout of token ids of all vocabularies (that of XLM-R), and the interface of tokenizers.
 
-Token sequences of different lengths, stored as two arrays.
-
-`Vocabulary.encode` returns encoded lines in this form.
+A tokenizer returns encoded lines as `Ragged`: sequences of different lengths in two arrays.
 """
 
 import dataclasses

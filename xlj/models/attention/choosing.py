@@ -1,6 +1,6 @@
 """The ordered list of implementations of attention, and the choice for each kind of layers.
 
-A user's attention function, which `model.attention=module:function` names.
+The list includes a user's attention function, which `model.attention=module:function` names.
 """
 
 import dataclasses

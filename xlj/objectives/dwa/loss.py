@@ -1,6 +1,6 @@
 """Denoising word alignment (DWA) with translation language modelling, of XLM-Align.
 
-XLM-Align's pointer network, which points from a token to its translation.
+The head is XLM-Align's pointer network, which points from a token to its translation.
 """
 
 from functools import partial

@@ -1,6 +1,6 @@
 """Replaced token detection: MRTD on monolingual rows, TRTD on rows of sentence pairs (XLM-E).
 
-ELECTRA's head, which predicts whether tokens were replaced.
+The head is ELECTRA's: it predicts whether tokens were replaced.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Cross-lingual contrastive learning (XLCO) of InfoXLM, with a momentum encoder and a queue.
 
-InfoXLM's projection of sentence vectors.
+The head is InfoXLM's projection of sentence vectors.
 """
 
 from functools import partial

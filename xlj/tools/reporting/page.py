@@ -1,6 +1,6 @@
 """The report page: compares runs by step, language, layer, task and config.
 
-The CSS of the runs on a page: the colour of each, and the rules that hide it.
+CSS rules give each run its colour, and hide it.
 """
 
 import math

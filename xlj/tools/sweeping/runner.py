@@ -1,6 +1,6 @@
 """Runs a sweep: one run after another on this machine, or submitted to a cluster.
 
-The state of a sweep's runs, read from their workdirs: started, finished, scores.
+The state of the runs (started, finished, scores) is read from their workdirs.
 """
 
 import concurrent.futures
