@@ -311,7 +311,7 @@ def checkpoint(corpus, tmp_path_factory):
     fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,)), 0))()
     manifest = Manifest(vocabulary.size, vocabulary.digest, vocabulary.dtype.str, {}, ())
     checkpointer = Checkpointer(folder, config, manifest, vocabulary, keep=1)
-    checkpointer.save(0, fresh.parts())
+    checkpointer.save(0, fresh.items())
     checkpointer.close()
     return folder
 

@@ -83,7 +83,7 @@ def test_a_run_has_the_papers_values_after_certain_numbers_of_tokens(name):
         model = phase.config.model
         assert planned.rates.learning_rate == pytest.approx(rate, rel=2e-3), tokens
         if rows is not None:
-            assert options.batch_size * planned.microbatches // phase.parts == rows
+            assert options.batch_size * planned.microbatches // phase.accumulation_steps == rows
         assert (phase.config.data.length, phase.config.data.alpha) == (length, alpha)
         assert options.mask_rate == masks
         assert (model.rotary_base, model.rotary_local_base) == bases

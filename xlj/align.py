@@ -97,7 +97,7 @@ def _align_shard(flags: Namespace) -> None:
     """Aligns the missing parts of this shard."""
     from xlj.api.encoder import load
     from xlj.io import atomic, file_ranges
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
     from xlj.word_alignment import link_formats, sentence_pairs
 
     form = sentence_pairs.Form(flags.columns, flags.words)
@@ -106,27 +106,27 @@ def _align_shard(flags: Namespace) -> None:
     units = file_ranges.split_files(paths)
     names = (*_OPTIONS, "threshold", "lowercase", "columns", "words", "output_format")
     job = outputs.job(flags, paths, names)
-    parts = Parts(Path(flags.output), job, len(units), ".links", flags.shard)
+    part_files = PartFiles(Path(flags.output), job, len(units), ".links", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
-    if parts.remaining():
+    if part_files.remaining():
         encoder = load(flags.checkpoint)
         aligner = _aligner(flags, encoder, _options(flags, encoder))
-    for part in parts.remaining():
+    for part in part_files.remaining():
         unit, size = units[part], 0
         lines, place = unit.lines(skipping), unit.place
         pairs = sentence_pairs.parse(
             lines, place, is_start=not unit.start, skipping=skipping, form=form
         )
         pairs, same_pairs = itertools.tee(_with_progress(pairs, None))
-        with atomic.writing(parts.file(part)) as output:
+        with atomic.writing(part_files.file(part)) as output:
             alignments = aligner.scored(
                 _normalise(pairs, flags), of_pieces=flags.output_format == "pieces"
             )
             for size, ((aligned,), pair) in enumerate(zip(alignments, same_pairs, strict=True), 1):
                 output.write(line(size, pair, aligned).encode())
-        parts.mark_complete(part, **unit.as_json(), pairs=size)
+        part_files.mark_complete(part, **unit.as_json(), pairs=size)
     skipping.report()
-    outputs.finish(parts)
+    outputs.finish(part_files)
 
 
 def _align(

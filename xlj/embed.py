@@ -80,18 +80,18 @@ def _embed_shard(flags: Namespace) -> None:
     """Embeds the missing parts of this shard."""
     outputs.check_folder("output", flags.output)
     from xlj.io import file_ranges, formats
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
 
     paths = file_ranges.files_of_flag("input", flags.input)
     for path in paths:
         formats.refuse(path)
     units = file_ranges.split_files(paths)
     job = outputs.job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
-    parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
+    part_files = PartFiles(flags.output, job, len(units), ".npy", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
-    sentence_vectors.embed_parts(flags, parts, units, flags.dtype, skipping)
+    sentence_vectors.embed_parts(flags, part_files, units, flags.dtype, skipping)
     skipping.report()
-    outputs.finish(parts)
+    outputs.finish(part_files)
 
 
 if __name__ == "__main__":

@@ -184,16 +184,16 @@ def _embed_shard(
     import numpy as np
 
     from xlj.io import file_ranges
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
 
     sides = [file_ranges.split_files(paths) for paths in files]
     units = [*sides[0], *sides[1]]
     job = outputs.job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
-    parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
-    sentence_vectors.embed_parts(flags, parts, units, "float32", has_ids=True)
-    if not outputs.finish(parts):
+    part_files = PartFiles(flags.output, job, len(units), ".npy", flags.shard)
+    sentence_vectors.embed_parts(flags, part_files, units, "float32", has_ids=True)
+    if not outputs.finish(part_files):
         return None
-    loaded = [np.load(parts.file(part)) for part in range(len(units))]
+    loaded = [np.load(part_files.file(part)) for part in range(len(units))]
     first = len(sides[0])
     return np.concatenate(loaded[:first]), np.concatenate(loaded[first:])
 

@@ -145,7 +145,7 @@ def _label_shard(flags: Namespace) -> None:
     from xlj.finetuning import new_text
     from xlj.inference.predictor import task_of
     from xlj.io import atomic, file_ranges
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
 
     source = stored_models.find(flags.checkpoint)
     task = task_of(source.task, source.leaves, flags.checkpoint)
@@ -158,9 +158,11 @@ def _label_shard(flags: Namespace) -> None:
     units = file_ranges.split_files(paths, size)
     job = outputs.job(flags, paths, ("input_format", "output_format"))
     job["task"] = labelling_options(task)
-    parts = Parts(Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard)
+    part_files = PartFiles(
+        Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard
+    )
     skipping = Skipping(flags.malformed, "--malformed")
-    missing = parts.remaining()
+    missing = part_files.remaining()
     if missing:
         labeller = _load_labeller(flags)
         with tqdm(desc="labelling", unit=" lines", disable=None) as bar:
@@ -168,13 +170,13 @@ def _label_shard(flags: Namespace) -> None:
                 unit, count = units[part], 0
                 lines = unit.lines(skipping)
                 items = new_text.read(flags.input_format, lines, unit.place, labeller.kind)
-                with atomic.writing(parts.file(part)) as output:
+                with atomic.writing(part_files.file(part)) as output:
                     for line in _label(flags, labeller, items, bar.update):
                         output.write(line.encode())
                         count += 1
-                parts.mark_complete(part, **unit.as_json(), lines=count)
+                part_files.mark_complete(part, **unit.as_json(), lines=count)
         _report(labeller, skipping)
-    outputs.finish(parts)
+    outputs.finish(part_files)
 
 
 def _report(labeller: "Labeller", skipping: Skipping) -> None:

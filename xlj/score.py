@@ -29,7 +29,7 @@ from xlj.io.malformed import Skipping
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     import numpy as np
 
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
     from xlj.retrieval.pair_scores import TextPair, Unit
 
 
@@ -119,7 +119,7 @@ def check(flags: Namespace) -> None:
 def main(flags: Namespace) -> None:
     """Scores the input in parts, then writes all scores or the best pairs."""
     check(flags)
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
     from xlj.retrieval import pair_scores
 
     with contextlib.ExitStack() as stack:
@@ -135,30 +135,30 @@ def main(flags: Namespace) -> None:
         job = outputs.job(
             flags, list(itertools.chain(*paths)), ("by", "layer", "pooling", "prompt")
         )
-        parts = Parts(folder, job, len(units), ".npy", shard)
+        part_files = PartFiles(folder, job, len(units), ".npy", shard)
         skipping = Skipping(flags.malformed, "--malformed")
         if not flags.shard:
             # Reads the whole input before the model is loaded, so that errors are reported early.
             for unit in units:
                 for _ in unit.pairs(skipping):
                     pass
-        _score_parts(flags, parts, units, skipping)
+        _score_parts(flags, part_files, units, skipping)
         skipping.report()
-        if not outputs.finish(parts):
+        if not outputs.finish(part_files):
             return
         is_filter = flags.keep is not None or flags.threshold is not None
         output = flags.output
         if flags.shard:
             output = str(folder / ("kept.tsv" if is_filter else "scores.txt"))
-        _write(flags, output, _all_scores(flags, parts, units), units)
+        _write(flags, output, _all_scores(flags, part_files, units), units)
 
 
 def _score_parts(
-    flags: Namespace, parts: "Parts", units: "Sequence[Unit]", skipping: Skipping
+    flags: Namespace, part_files: "PartFiles", units: "Sequence[Unit]", skipping: Skipping
 ) -> None:
     """Computes the scores of the missing parts of this shard. For --by=margin, computes only their
     vectors, since margins need the vectors of all parts."""
-    missing = parts.remaining()
+    missing = part_files.remaining()
     if not missing:
         return
     from tqdm import tqdm
@@ -175,7 +175,7 @@ def _score_parts(
         for part in missing:
             rows = 0
             pairs = units[part].pairs(skipping)
-            with sentence_files.writing(parts.file(part), width, "float32") as append:
+            with sentence_files.writing(part_files.file(part), width, "float32") as append:
                 chunks = (
                     pair_scores.vectors(pairs, embedder, bar.update)
                     if embedder
@@ -184,17 +184,17 @@ def _score_parts(
                 for chunk in chunks:
                     append(chunk)
                     rows += len(chunk)
-            parts.mark_complete(part, **units[part].as_json(), rows=rows)
+            part_files.mark_complete(part, **units[part].as_json(), rows=rows)
     scorer.report()
 
 
-def _all_scores(flags: Namespace, parts: "Parts", units: "Sequence[Unit]") -> "np.ndarray":
+def _all_scores(flags: Namespace, part_files: "PartFiles", units: "Sequence[Unit]") -> "np.ndarray":
     """Returns the scores of all pairs, float32 [pairs]; NaN for pairs without a score."""
     import numpy as np
 
     from xlj.retrieval import pair_scores
 
-    arrays = [np.load(parts.file(part), mmap_mode="r") for part in range(len(units))]
+    arrays = [np.load(part_files.file(part), mmap_mode="r") for part in range(len(units))]
     if flags.by != "margin":
         return pair_scores.join([array[:, 0] for array in arrays])
     width = arrays[0].shape[1] // 2 if arrays else 1

@@ -20,7 +20,9 @@ def test_scores_are_read_from_tables(tmp_path):
         RatedText(("a", "b"), 3.25, f"{file}:1"),
         RatedText(("c", "d"), None, f"{file}:2"),
     ]
-    assert [example.parts for example in examples] == [2, 2] and RatedText(("a",), 1, "").parts == 1
+    assert [example.text_count for example in examples] == [2, 2] and RatedText(
+        ("a",), 1, ""
+    ).text_count == 1
     assert [example.labels for example in examples] == [(), None]
     file.write_text("-1e30\ta\tb\n")
     columns = Task(kind="regression", columns=("3", "2", "1"))

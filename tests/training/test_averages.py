@@ -32,7 +32,7 @@ def workdir(tiny, store, tmp_path):
     state = dataclasses.replace(state, average=jax.tree.map(lambda x: 2 * x, state.params))
     vocabulary = Vocabulary.load(store.vocabulary_file)
     checkpointer = Checkpointer(tmp_path / "run", config, store.manifest, vocabulary, keep=1)
-    checkpointer.save(3, state.parts())
+    checkpointer.save(3, state.items())
     checkpointer.close()
     return tmp_path / "run"
 

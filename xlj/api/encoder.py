@@ -575,14 +575,14 @@ def _sentences(sentences: Sentences) -> list[str]:
 def _example(kind: TaskKind, text: Any, place: str) -> Example:
     if isinstance(text, Mapping):
         return kind.from_record(text, place)
-    parts = [text] if isinstance(text, str) else [*text] if isinstance(text, Sequence) else []
-    if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
+    texts = [text] if isinstance(text, str) else [*text] if isinstance(text, Sequence) else []
+    if not texts or not all(isinstance(part, str) and part.strip() for part in texts):
         raise ConfigError(
             f"{place} is {quoted(text)}; expected a string, a sequence of strings, or a mapping"
         )
     if kind.example is TaggedWords and not isinstance(text, str):
-        return kind.from_record({"words": parts}, place)
-    return kind.from_fields(parts, place)
+        return kind.from_record({"words": texts}, place)
+    return kind.from_fields(texts, place)
 
 
 _SEQUENCES = (Sequence, np.ndarray)

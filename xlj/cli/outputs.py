@@ -16,7 +16,7 @@ from xlj.cli.parser import Parser
 
 if TYPE_CHECKING:  # types only: a command reads its flags without the imports of these modules
     from xlj.io.json_file import Record
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
 
 import contextlib
 import os
@@ -192,14 +192,14 @@ def job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Recor
     }
 
 
-def finish(parts: "Parts") -> bool:
+def finish(part_files: "PartFiles") -> bool:
     """Writes the manifest if all parts of the folder exist; otherwise prints how many parts are
     missing. Returns whether all parts exist."""
-    if parts.finish() is not None:
+    if part_files.finish() is not None:
         return True
     print(
-        f"parts of other shards that are still missing: {parts.count_missing()}; the shard that "
-        "finishes last writes the manifest",
+        f"parts of other shards that are still missing: {part_files.count_missing()}; the shard "
+        "that finishes last writes the manifest",
         file=sys.stderr,
     )
     return False

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # types only: commands parse their flags without JAX
 
     from xlj.io.file_ranges import FileRange
     from xlj.io.malformed import Skipping
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
     from xlj.retrieval.embedder import Embedder
 
 
@@ -90,7 +90,7 @@ def load_embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
 
 def embed_parts(
     flags: Namespace,
-    parts: "Parts",
+    part_files: "PartFiles",
     units: "Sequence[FileRange]",
     dtype: str,
     skipping: "Skipping | None" = None,
@@ -105,7 +105,7 @@ def embed_parts(
       has_ids: whether lines may be `id TAB sentence`. If so, only the sentence is embedded, and
         blank lines are skipped.
     """
-    missing = parts.remaining()
+    missing = part_files.remaining()
     if not missing:
         return
     from tqdm import tqdm
@@ -120,7 +120,7 @@ def embed_parts(
         for part in missing:
             rows = 0
             with sentence_files.writing(
-                parts.file(part), embedder.width, dtype, skipping
+                part_files.file(part), embedder.width, dtype, skipping
             ) as append:
                 lines = units[part].lines(skipping)
                 if has_ids:
@@ -128,7 +128,7 @@ def embed_parts(
                 for vectors in embedder.stream(map(text, lines), bar.update):
                     append(vectors[0])
                     rows += vectors.shape[1]
-            parts.mark_complete(part, **units[part].as_json(), rows=rows)
+            part_files.mark_complete(part, **units[part].as_json(), rows=rows)
     report_truncated(embedder)
 
 

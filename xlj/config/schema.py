@@ -152,7 +152,7 @@ class Phase(NamedTuple):
         return self.config.objectives.active()
 
     @property
-    def parts(self) -> int:
+    def accumulation_steps(self) -> int:
         """The number of microbatches in a full batch."""
         return self.config.train.gradient_accumulation_steps
 
@@ -169,7 +169,7 @@ class Phase(NamedTuple):
         """Returns the number of steps of this phase before `step`. A step of the batch warm-up
         counts as its microbatches divided by the microbatches of a full batch."""
         steps = max(0, min(step, self.end) - self.start)
-        return self.batch_sizes.before(steps) / self.parts
+        return self.batch_sizes.before(steps) / self.accumulation_steps
 
 
 RATES_KEYS = ("schedule", "warmup_steps", "decay_steps", "decay", "floor")
@@ -234,7 +234,7 @@ class Config(Section):
     def has_same_step_as(self, other: "Config") -> bool:
         """Whether a phase with this config and a phase with `other` can use the same compiled train
         step. They may differ in arguments of the step, such as rates, and in the choice of rows."""
-        parts = [
+        read_by_step = [
             (
                 config.objectives,
                 config.model,
@@ -243,7 +243,7 @@ class Config(Section):
             )
             for config in (self, other)
         ]
-        return parts[0] == parts[1]
+        return read_by_step[0] == read_by_step[1]
 
     @functools.cached_property
     def objectives_by_phase(self) -> tuple[Mapping[str, Options], ...]:

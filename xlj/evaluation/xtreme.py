@@ -255,7 +255,7 @@ def as_markdown(results: list[Result]) -> str:
         ["score", *(cell(result.score) for result in results), cell(total)],
         ["transfer gap", *(cell(result.transfer_gap) for result in results), ""],
     ]
-    parts = [
+    sections = [
         "# XTREME",
         language_report.markdown(summary),
         "The score of question answering tasks is the mean of exact match and F1. The transfer gap "
@@ -264,8 +264,8 @@ def as_markdown(results: list[Result]) -> str:
     ]
     for result in results:
         headline = {_TITLES[name]: result.metrics[name] for name in result.task.metrics}
-        parts += [f"## {result.task.name}", language_report.table(headline)]
-    return "\n\n".join(parts) + "\n"
+        sections += [f"## {result.task.name}", language_report.table(headline)]
+    return "\n\n".join(sections) + "\n"
 
 
 def panels(results: list[Result]) -> dict[str, dict[str, float]]:

@@ -135,18 +135,18 @@ def _run_head(kind: str, model: Model, whole: bool, params: Params, tokens: jax.
 _CHUNK = 1024  # how many examples are converted to rows at a time
 
 
-def task_of(task: Task | None, parts: Iterable[str], source: str) -> Task:
+def task_of(task: Task | None, names: Iterable[str], source: str) -> Task:
     """Returns the task of a model, and checks that the model has the head of the task.
 
     Args:
-      parts: the top-level names of the model's parameters, or full names such as
+      names: the top-level names of the model's parameters, or full names such as
         `tagging_head/kernel`.
       source: the path of the model, for the error; empty if unknown.
 
     Raises:
       ConfigError: if the model has no task, or the head is missing.
     """
-    if task is None or head_of(task.effective_kind) not in {name.split("/")[0] for name in parts}:
+    if task is None or head_of(task.effective_kind) not in {name.split("/")[0] for name in names}:
         where = f"{source}: " if source else ""
         raise ConfigError(
             f"{where}the model has no task head; expected a run of xlj finetune, such as "

@@ -449,11 +449,11 @@ def _read_rows(
             rows[known] = _read_rows(imported, name, ids[known], index)
         return rows
     starts = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1), len(ids)]
-    parts = [
+    arrays = [
         imported.folder.read(name, (slice(int(ids[start]), int(ids[end - 1]) + 1), *index))
         for start, end in itertools.pairwise(starts)
     ]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _read_tensor(

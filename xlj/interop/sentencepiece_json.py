@@ -240,8 +240,8 @@ def _guard_positions() -> str:
         if len(unicodedata.normalize("NFKD", character)) > 1:
             composed.append(character)
         for form in ("NFD", "NFKD"):
-            parts = unicodedata.normalize(form, character)
-            for first, second in itertools.pairwise(parts):
+            characters = unicodedata.normalize(form, character)
+            for first, second in itertools.pairwise(characters):
                 if _is_mark(first) and _is_mark(second):
                     followers[first].add(second)
     firsts: dict[frozenset[str], list[str]] = defaultdict(list)

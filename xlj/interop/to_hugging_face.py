@@ -132,11 +132,13 @@ def plan(
             f"{architecture.model_type} counts positions from the padding token's id"
         )
     architecture = architecture.with_pad(pad).with_names(names)
-    parts = {name.partition("/")[0] for name in params}
-    task_head = head_of(own) if own else next((part for part in sorted(parts) if part in TASKS), "")
-    if task_head in parts:
+    top_names = {name.partition("/")[0] for name in params}
+    task_head = (
+        head_of(own) if own else next((part for part in sorted(top_names) if part in TASKS), "")
+    )
+    if task_head in top_names:
         architecture = task_heads.with_head(architecture, task_head, own)
-    heads = [head for head in architecture.heads if head in parts]
+    heads = [head for head in architecture.heads if head in top_names]
     head = "" if headless or not heads else heads[-1]  # a task's head comes after prediction_head
     left_out = _find_left_out(params, heads, head, headless, own)
     own = own if head == task_head else ""

@@ -100,12 +100,12 @@ def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> 
         params["position_bias"] = PositionBias(model).init(bias_rng, 1)
     if model.norm != "post":
         params["final_norm"] = Norm(model).init(bias_rng, x)
-    parts = {name: part["params"] for name, part in params.items()}
+    parameters = {name: part["params"] for name, part in params.items()}
     if model.norm == "embeddings":  # the first layer has no norm before attention
-        norm = parts["layers"].pop("attention_norm")
+        norm = parameters["layers"].pop("attention_norm")
         if model.layers > 1:
-            parts["layers"]["attention_norm"] = {name: leaf[1:] for name, leaf in norm.items()}
-    return parts
+            parameters["layers"]["attention_norm"] = {name: leaf[1:] for name, leaf in norm.items()}
+    return parameters
 
 
 def apply(

@@ -163,13 +163,13 @@ def bias_tiles(bias: jax.Array, block: int) -> jax.Array:
     message = f"bias of bias_tiles must be [heads, 2 length], length a multiple of {block}"
     chex.assert_is_divisible(bias.shape[1], 2 * block, custom_message=message)
     heads, count = bias.shape[0], bias.shape[1] // block
-    parts = bias.reshape(heads, count, block)
+    blocks = bias.reshape(heads, count, block)
     # The last axis of `biases` has the biases of one tile, in which i is the index of a query and j
     # of a key. Index (j - i) modulo (2 * block) has the bias of difference j - i. The axis is
     # repeated and then cut into rows of 2 * block - 1 elements. So, modulo 2 * block, each row
     # starts one element earlier than the row before it: row i and column j have difference j - i. A
     # look-up by index would do the same, but its gradient would need scatter operations.
-    biases = jnp.concatenate([parts[:, 1:], parts[:, :-1]], axis=-1)
+    biases = jnp.concatenate([blocks[:, 1:], blocks[:, :-1]], axis=-1)
     repeated = jnp.tile(biases, block)[..., : block * (2 * block - 1)]
     return repeated.reshape(heads, count - 1, block, 2 * block - 1)[..., :block]
 

@@ -53,10 +53,10 @@ class Masked(NamedTuple):
         return self.tokens.at[rows, self.positions].set(self.labels)
 
 
-def split(rngs: jax.Array, parts: int = 2) -> jax.Array:
-    """Splits the random key of each row: keys [rows] -> keys [parts, rows]."""
+def split(rngs: jax.Array, count: int = 2) -> jax.Array:
+    """Splits the random key of each row: keys [rows] -> keys [count, rows]."""
     check("split", rngs=("key [rows]", rngs))
-    return jax.vmap(lambda rng: jax.random.split(rng, parts), out_axes=1)(rngs)
+    return jax.vmap(lambda rng: jax.random.split(rng, count), out_axes=1)(rngs)
 
 
 def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Array:

@@ -43,12 +43,12 @@ class Vectors:
     """Vectors in one or more arrays, read in blocks.
 
     Args:
-      parts: the arrays, float [n, width] each, such as memory-mapped files.
+      arrays: the arrays, float [n, width] each, such as memory-mapped files.
       columns: the columns of the arrays that contain the vectors.
     """
 
-    def __init__(self, parts: Sequence[np.ndarray], columns: slice = slice(None)):
-        self._parts, self._columns = parts, columns
+    def __init__(self, arrays: Sequence[np.ndarray], columns: slice = slice(None)):
+        self._arrays, self._columns = arrays, columns
 
     def blocks(self, places: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Yields the vectors in order, at most `CHUNK` at a time.
@@ -57,7 +57,7 @@ class Vectors:
           places: the indices of the vectors to read, int64, ascending; None for all vectors.
         """
         start = 0
-        for part in self._parts:
+        for part in self._arrays:
             if places is None:
                 in_part: np.ndarray | range = range(len(part))
             else:
@@ -239,8 +239,8 @@ class PairScorer:
           progress: called with the number of newly scored pairs.
         """
         if by == "margin" and self.embedder:
-            parts = list(vectors(pairs, self.embedder, progress))
-            return margins_of(pairs, parts, self.embedder.width)
+            arrays = list(vectors(pairs, self.embedder, progress))
+            return margins_of(pairs, arrays, self.embedder.width)
         return join([column[:, 0] for column in self.columns(pairs, progress)])
 
     def report(self) -> None:
@@ -257,19 +257,19 @@ NO_SCORE = np.float32(-1e30)
 """The value in files for a missing score."""
 
 
-def join(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Concatenates the scores of all parts to float32 [pairs], with NaN instead of `NO_SCORE`."""
-    scores = np.concatenate([np.zeros(0, np.float32), *parts])
+def join(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Concatenates the scores of all arrays to float32 [pairs], with NaN instead of `NO_SCORE`."""
+    scores = np.concatenate([np.zeros(0, np.float32), *arrays])
     return np.where(scores <= NO_SCORE, np.float32(np.nan), scores)
 
 
-def sides_of(parts: Sequence[np.ndarray], width: int) -> tuple[Vectors, Vectors]:
+def sides_of(arrays: Sequence[np.ndarray], width: int) -> tuple[Vectors, Vectors]:
     """Returns (vectors of the sources, vectors of the targets) from arrays that `vectors` yields.
 
     Args:
       width: the size of a sentence vector.
     """
-    return Vectors(parts, slice(width)), Vectors(parts, slice(width, 2 * width))
+    return Vectors(arrays, slice(width)), Vectors(arrays, slice(width, 2 * width))
 
 
 class FirstOccurrences:
@@ -303,11 +303,11 @@ class FirstOccurrences:
         return result
 
 
-def margins_of(pairs: Iterable[TextPair], parts: Sequence[np.ndarray], width: int) -> np.ndarray:
+def margins_of(pairs: Iterable[TextPair], arrays: Sequence[np.ndarray], width: int) -> np.ndarray:
     """Computes the ratio margin of each pair, float32 [pairs], with neighbours among all pairs.
 
     Args:
-      parts: the vectors of the pairs, from `vectors`.
+      arrays: the vectors of the pairs, from `vectors`.
       width: the size of a sentence vector.
     """
     distinct, rest = (FirstOccurrences(), FirstOccurrences()), iter(pairs)
@@ -315,7 +315,7 @@ def margins_of(pairs: Iterable[TextPair], parts: Sequence[np.ndarray], width: in
         whole = [pair.is_whole for pair in chunk]
         for side, occurrences in enumerate(distinct):
             occurrences.add([pair[side] for pair in chunk], whole)
-    source, target = sides_of(parts, width)
+    source, target = sides_of(arrays, width)
     return ratio(source, target, *(occurrences.places() for occurrences in distinct))
 
 
@@ -463,6 +463,6 @@ def split_units(files_of_pairs: Sequence[tuple[Path, ...]]) -> list[Unit]:
         if len(each) == 2:
             result.append(TwoFilesUnit(*each))
         else:
-            parts = file_ranges.split_files([each[0]], file_ranges.RANGE_BYTES)
-            result += [LinesUnit(part) for part in parts]
+            ranges = file_ranges.split_files([each[0]], file_ranges.RANGE_BYTES)
+            result += [LinesUnit(part) for part in ranges]
     return result

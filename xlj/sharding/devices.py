@@ -138,7 +138,7 @@ def has_bfloat16() -> bool:
     return (compute_capability() or AMPERE) >= AMPERE
 
 
-def parts(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
+def count_shards(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
     """Returns the number of devices over which an axis of an array is split.
 
     Args:
@@ -392,7 +392,7 @@ def _is_sharded(arrays: Sequence[jax.Array | None], specs: Sequence[PartitionSpe
     """Returns whether there are several devices, and they can divide the arrays as specified."""
     mesh, free = jax.sharding.get_abstract_mesh(), _free()
     return bool(free) and not any(
-        size % parts(mesh, axes)
+        size % count_shards(mesh, axes)
         for array, spec in zip(arrays, specs, strict=True)
         if array is not None
         for size, axes in zip(array.shape, _within(spec, free), strict=False)

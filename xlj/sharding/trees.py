@@ -80,7 +80,7 @@ def shardings(tree: PyTree, mesh: Mesh, rules: Rules = RULES) -> PyTree:
         name = name_of(path)
         spec = rule_of(name, rules)[1]
         for size, axes in zip(leaf.shape, spec, strict=False):
-            count = devices.parts(mesh, axes)
+            count = devices.count_shards(mesh, axes)
             if size % count:
                 raise ConfigError(
                     f"{name} {leaf.shape}: {size} is not divisible by the {count} devices of "

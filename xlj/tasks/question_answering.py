@@ -87,16 +87,16 @@ class QuestionAnswering(TaskKind):
         task: Task,
     ) -> QuestionFeatures:
         """Converts each question to one or more windows."""
-        parts = windows.make(
+        windowed = windows.make(
             examples,
             vocabulary,
             length=task.length,
             stride=task.stride,
             question_length=task.question_length,
         )
-        truncated = {"questions": parts.cut_questions, "answers": parts.lost_answers}
+        truncated = {"questions": windowed.cut_questions, "answers": windowed.lost_answers}
         return QuestionFeatures(
-            parts.rows.astype(np.int32), {"labels": parts.answers}, truncated, parts
+            windowed.rows.astype(np.int32), {"labels": windowed.answers}, truncated, windowed
         )
 
     def head(self) -> Any:

@@ -47,7 +47,7 @@ class RatedText(Example):
         return None if self.score is None else ()
 
     @property
-    def parts(self) -> int:
+    def text_count(self) -> int:
         """The number of sentences, one or two."""
         return len(self.texts)
 

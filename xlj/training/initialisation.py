@@ -30,7 +30,7 @@ def first_state(start: Start, abstract: State) -> State:
       CheckpointError: if a checkpoint does not fit the config or the rows, or is damaged.
     """
     if start.latest is not None:
-        return State(**reading.restore(start.latest, abstract.parts()))
+        return State(**reading.restore(start.latest, abstract.items()))
     config, corpus = start.config, Corpus.of(start.store)
     sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     seed = np.uint32(config.train.seed)

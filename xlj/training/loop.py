@@ -157,7 +157,7 @@ def _save(run: RunState, resources: Resources, best: str) -> None:
         resources.files.send(now=True)  # no checkpoint is stored before the metrics of its steps
         resources.checkpointer.save(
             run.done,
-            run.state.parts(),
+            run.state.items(),
             score=run.line.get(best),
             measured=run.is_measured,
             tokens=resources.clock.seen(),

@@ -118,17 +118,17 @@ def explain_out_of_memory(config: Config) -> Iterator[None]:
         ) from error
 
 
-def _refuse_above(limit: float, parts: Mapping[str, float], what: str, remedy: str) -> None:
-    """Raises a `ConfigError` if the parts need more than `limit` bytes together.
+def _refuse_above(limit: float, sizes: Mapping[str, float], what: str, remedy: str) -> None:
+    """Raises a `ConfigError` if the sizes need more than `limit` bytes together.
 
     Args:
-      parts: bytes on one device, by name.
-      what: a phrase for all parts together, with which the message begins.
+      sizes: bytes on one device, by name.
+      what: a phrase for all sizes together, with which the message begins.
       remedy: advice at the end of the message. The name of the largest part replaces `{}`.
     """
-    needed = sum(parts.values())
+    needed = sum(sizes.values())
     if needed > limit:
-        largest = max(parts, key=parts.__getitem__)
+        largest = max(sizes, key=sizes.__getitem__)
         raise ConfigError(
             f"{what} take {needed / _GIB:,.1f} GiB on each device, which has "
             f"{limit / _GIB:,.1f} GiB; {remedy.format(largest)}"

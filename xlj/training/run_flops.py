@@ -50,7 +50,7 @@ class RunFlops:
         A step of the batch warm-up counts as the fraction of its microbatches that have rows.
         """
         phase, counts = next(each for each in reversed(self._phases) if each[0].start <= step)
-        share = phase.microbatches(step) / phase.parts
+        share = phase.microbatches(step) / phase.accumulation_steps
         return Counts(*(share * count for count in counts))
 
     def until(self, step: int) -> Counts:

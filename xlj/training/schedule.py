@@ -274,7 +274,7 @@ def make_lines(schedule: Schedule, store: RowStore) -> list[Line]:
     lines = []
     for step in sorted(_steps(phases) | edges):
         planned = schedule.at(step)
-        phase, share = planned.phase, planned.microbatches / planned.phase.parts
+        phase, share = planned.phase, planned.microbatches / planned.phase.accumulation_steps
         line: Line = {"step": step, "tokens": round(planned.tokens)}
         line["learning_rate"] = float(schedule.learning_rate(step))
         line["weight_decay"] = phase.config.optimizer.weight_decay

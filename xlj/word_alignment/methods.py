@@ -316,12 +316,12 @@ def pieces_of(
     empty = np.zeros(0, np.int32)
     result = []
     for sentence in sentences:
-        parts = [pieces[word] for word in sentence]
-        sizes = [len(part) for part in parts]
-        words = np.repeat(np.arange(len(parts), dtype=np.int32), sizes)
+        pieces_of_words = [pieces[word] for word in sentence]
+        sizes = [len(part) for part in pieces_of_words]
+        words = np.repeat(np.arange(len(pieces_of_words), dtype=np.int32), sizes)
         if are_words:
             words = np.arange(sum(sizes), dtype=np.int32)
-        result.append(Pieces(np.concatenate([empty, *parts]), words))
+        result.append(Pieces(np.concatenate([empty, *pieces_of_words]), words))
     return result
 
 

@@ -140,8 +140,8 @@ def of_words(
             used += len(ids)
     tokens = np.full((len(rows), length), PAD, np.int32)
     numbers = np.zeros_like(tokens)
-    for row, parts in enumerate(rows):
-        ids = np.concatenate(parts)
+    for row, sequences in enumerate(rows):
+        ids = np.concatenate(sequences)
         tokens[row, 0], tokens[row, 1 : len(ids) + 1], tokens[row, len(ids) + 1] = BOS, ids, EOS
     row_and_column = np.array(places, np.int32).reshape(-1, 2)
     tags = itertools.chain.from_iterable(e.tags or [None] * len(e.words) for e in examples)

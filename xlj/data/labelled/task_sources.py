@@ -107,14 +107,14 @@ def _exists(source: str, language: str, task: Task) -> bool:
 
 def _parse_phrasebook(source: str, task: Task) -> tuple[str, str]:
     """Returns TASK and SPLIT of a source `phrasebook:TASK/LANGUAGE#SPLIT`."""
-    parts = re.fullmatch(r"phrasebook:([^/#]+)/[^/#]+#(.+)", source)
-    if not parts or parts[1] not in PHRASEBOOK or parts[2] not in SPLITS:
+    match = re.fullmatch(r"phrasebook:([^/#]+)/[^/#]+#(.+)", source)
+    if not match or match[1] not in PHRASEBOOK or match[2] not in SPLITS:
         raise ConfigError(
             f"{source}: expected phrasebook:TASK/{{language}}#SPLIT; TASK is one of "
             f"{', '.join(PHRASEBOOK)}, and SPLIT is one of {', '.join(SPLITS)}"
         )
-    _check_type(source, PHRASEBOOK[parts[1]], task)
-    return parts[1], parts[2]
+    _check_type(source, PHRASEBOOK[match[1]], task)
+    return match[1], match[2]
 
 
 def _read_phrasebook(name: str, language: str, split: str) -> Iterator[Example]:
@@ -289,15 +289,15 @@ def parse(source: str) -> Name:
     Raises:
       ConfigError: if the source has another form, or the dataset is not supported.
     """
-    parts = re.fullmatch(r"tfds:(([^/#]+)(?:/[^#]+)?)#(.+)", source)
-    if not parts:
+    match = re.fullmatch(r"tfds:(([^/#]+)(?:/[^#]+)?)#(.+)", source)
+    if not match:
         raise ConfigError(f"{source}: expected tfds:NAME#SPLIT or tfds:NAME/CONFIG#SPLIT")
-    if parts[2] not in _DATASETS:
+    if match[2] not in _DATASETS:
         raise ConfigError(
             f"{source}: the supported labelled datasets of TFDS are {', '.join(_DATASETS)}; write "
             "other datasets to files"
         )
-    return Name(parts[1], parts[3])
+    return Name(match[1], match[3])
 
 
 def read_tfds(source: str, language: str, misplaced: str = "error") -> list[Example]:

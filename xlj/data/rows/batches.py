@@ -64,7 +64,9 @@ class Batches:
                     self._lengths[name, phase.start] = tasks_of_phase[0].length
                     self._fields[name, phase.start] = tasks_of_phase[0].fields
                 sizes = phase.batch_sizes.ranges()
-                batches = tuple((first, size * rows // phase.parts) for first, size in sizes)
+                batches = tuple(
+                    (first, size * rows // phase.accumulation_steps) for first, size in sizes
+                )
                 phases.append(SamplingPhase(phase.start, batches, counts))
             self._streams[name] = Sampler(
                 name,
@@ -125,9 +127,9 @@ class Batches:
           index of the slot in `slots`.
         """
         phase = self._config.phase_at(step)
-        microbatches, parts = phase.microbatches(step), phase.parts
-        filled = np.flatnonzero(slots % parts < microbatches)
-        return slots[filled] // parts * microbatches + slots[filled] % parts, filled
+        microbatches, full = phase.microbatches(step), phase.accumulation_steps
+        filled = np.flatnonzero(slots % full < microbatches)
+        return slots[filled] // full * microbatches + slots[filled] % full, filled
 
     def read(self, objective: str, step: int, slots: np.ndarray) -> Rows:
         """Reads some slots of the batch of a step.

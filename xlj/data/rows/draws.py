@@ -199,8 +199,8 @@ class Sampler:
         tasks, ordinals, ahead = (np.empty_like(draws) for _ in range(3))
         for window in np.unique(windows):
             is_in_window = windows == window
-            parts = self._window(index, int(window))
-            for target, part in zip((tasks, ordinals, ahead), parts, strict=True):
+            drawn = self._window(index, int(window))
+            for target, part in zip((tasks, ordinals, ahead), drawn, strict=True):
                 target[is_in_window] = part[in_window[is_in_window]]
         rows, consecutive = self._find_rows(tasks, ordinals)
         return Draws(tasks, rows, np.minimum(ahead, consecutive))

@@ -121,20 +121,22 @@ def hold_out(request: RowsRequest, texts: Sequence[Text], run: RunJobs) -> dict[
     pairs = [text for text in texts if len(text.task.languages) > 1 and share]
     # The record of a task is a JSON file that names the file with its companions.
     records = [folder / f"{hash_json(request.listing([text.task]))}.json" for text in pairs]
-    part_folders, jobs = {}, []
+    hash_folders, jobs = {}, []
     for text, record in zip(pairs, records, strict=True):
         if not record.is_file():
-            parts = part_folders[record] = folder / record.stem
-            parts.mkdir(exist_ok=True)
+            hash_folder = hash_folders[record] = folder / record.stem
+            hash_folder.mkdir(exist_ok=True)
             jobs += [
-                _FindCompanions(text.task.languages, index, unit, text.reading, rule, parts)
+                _FindCompanions(text.task.languages, index, unit, text.reading, rule, hash_folder)
                 for index, unit in enumerate(text.units)
             ]
     run("holding out", jobs)
-    for record, parts in part_folders.items():
-        companions = held_out.write(folder, map(_load, storage.find_files_below(parts, "*.npy")))
+    for record, hash_folder in hash_folders.items():
+        companions = held_out.write(
+            folder, map(_load, storage.find_files_below(hash_folder, "*.npy"))
+        )
         atomic.write(record, json.dumps({"file": companions.name}).encode())
-        storage.remove_folder(parts)
+        storage.remove_folder(hash_folder)
     files: dict[str, list[AnyPath]] = defaultdict(list)
     for text, record in zip(pairs, records, strict=True):
         deciding = held_out.deciding_column(text.task.languages)
@@ -318,13 +320,13 @@ class _HashUnit(UnitJob):
         if self.file.is_file():
             return 0
         reader = UnitReader(self.unit, 0, self.reading)
-        parts = [np.empty(0, _HASHED)]
+        arrays = [np.empty(0, _HASHED)]
         for chunk in reader.chunks():
             records = ["\t".join(row) for row in zip(*chunk.columns, strict=True)]
             part = np.empty(len(records), _HASHED)
             part["hash"], part["place"] = text_hashes(records), chunk.places
-            parts.append(part[[bool(record) for record in records]])
-        hashed = np.concatenate(parts)
+            arrays.append(part[[bool(record) for record in records]])
+        hashed = np.concatenate(arrays)
         atomic.write(self.file, hashed[np.argsort(hashed["hash"], kind="stable")].tobytes())
         return reader.lines
 

@@ -296,17 +296,17 @@ class RowStore:
           RowStoreError: if a file cannot be read or has become shorter.
         """
         starts, kind = self._starts[task, "train"], self._dtypes[task]
-        parts, shard = [], int(np.searchsorted(starts, row, "right")) - 1
+        arrays, shard = [], int(np.searchsorted(starts, row, "right")) - 1
         while count:
             in_shard = min(count, int(starts[shard + 1]) - row)
             if in_shard > 0:
-                parts.append(
+                arrays.append(
                     np.frombuffer(
                         self._read_consecutive(task, shard, row - starts[shard], in_shard), kind
                     )
                 )
             row, count, shard = row + in_shard, count - in_shard, shard + 1
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
     def file(self, task: str, shard: int) -> "AnyPath":
         """Returns the file of a shard of a task."""

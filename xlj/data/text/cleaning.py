@@ -146,10 +146,10 @@ def _folding() -> _Folding:
             folded = unicodedata.normalize("NFKD", folded).casefold()
             letters = [ord(part) for part in folded if part not in " \n"]
             sizes[point] = len(letters)
-            parts = (
+            terms = (
                 int(alone[part]) * pow(_MULTIPLIER, i, HASHES) for i, part in enumerate(letters)
             )
-            values[point] = sum(parts) % HASHES
+            values[point] = sum(terms) % HASHES
         if folded:
             first[point], last[point] = map(unicodedata.combining, (folded[0], folded[-1]))
     return _Folding(values, sizes + _COMBINING * (first > 0).astype(np.uint8), first, last)

@@ -104,19 +104,19 @@ def find_companions(
     return other[other >= rule.threshold]
 
 
-def write(folder: AnyPath, parts: Iterable[np.ndarray]) -> AnyPath:
+def write(folder: AnyPath, arrays: Iterable[np.ndarray]) -> AnyPath:
     """Writes the union of arrays of hashes to a file, without the hash of a blank line.
 
     Memory must hold all hashes.
 
     Args:
       folder: the folder of the file.
-      parts: uint64 arrays.
+      arrays: uint64 arrays.
 
     Returns:
       The file, whose name is a hash of its content.
     """
-    hashes = np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
+    hashes = np.unique(np.concatenate([np.empty(0, np.uint64), *arrays]))
     content = hashes[hashes != BLANK].astype("<u8").tobytes()
     file = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.hashes"
     if not file.is_file():

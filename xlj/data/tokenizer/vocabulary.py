@@ -258,9 +258,9 @@ def read(model: bytes) -> Codec:
         return [(line["ids"], line["offsets"]) for line in encoded]
 
     def encode_masked(text: str) -> np.ndarray:
-        parts = encode(text.split(MASK))
-        mask_positions = parts.starts[1:]  # a mask comes before each part except the first
-        return np.insert(our_ids.take(parts.ids), mask_positions, len(pieces) - 1)
+        encoded = encode(text.split(MASK))
+        mask_positions = encoded.starts[1:]  # a mask comes before each part except the first
+        return np.insert(our_ids.take(encoded.ids), mask_positions, len(pieces) - 1)
 
     return Codec(
         pieces=pieces,

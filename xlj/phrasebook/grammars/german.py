@@ -204,10 +204,10 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
     return fuse([*front, finite, *first, *middle, *closing], CONTRACTIONS)
 
 
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
+def clauses(members: tuple[Clause, ...], link: str | None) -> list[Word]:
     """Returns the words of a sentence of one or two clauses, with its punctuation."""
 
     def clause(clause: Clause, n: str) -> list[Word]:
         return _clause(clause, n, subordinate=link == "because" and n == "1")
 
-    return join(parts, link, clause, LINKS, commas=("and", "but", "because"))
+    return join(members, link, clause, LINKS, commas=("and", "but", "because"))

@@ -77,7 +77,7 @@ def fuse(words: list[Word], contractions: Mapping[str, str]) -> list[Word]:
 
 
 def join(
-    parts: tuple[Clause, ...],
+    members: tuple[Clause, ...],
     link: str | None,
     clause: Callable[[Clause, str], list[Word]],
     links: Links,
@@ -87,7 +87,7 @@ def join(
     """Returns the words of a sentence of one or two clauses, with its punctuation.
 
     Args:
-      parts: the clauses.
+      members: the clauses.
       link: 'and', 'but' or 'because' before the second clause; None for one clause.
       clause: returns the words of a clause; its arguments are the clause and its number, '0' or
         '1'.
@@ -96,14 +96,14 @@ def join(
       marks: the full stop, the question mark and the comma.
     """
     stop, question, comma = marks
-    words = clause(parts[0], "0")
+    words = clause(members[0], "0")
     if link:
         if link in commas:
             words.append(word(comma, "PUNCT", "comma"))
         form, upos = links[link]
         words += [word(part, upos, "link") for part in form.split()]
-        words += clause(parts[1], "1")
-    words.append(word(question if parts[0].question else stop, "PUNCT", "stop"))
+        words += clause(members[1], "1")
+    words.append(word(question if members[0].question else stop, "PUNCT", "stop"))
     return words
 
 

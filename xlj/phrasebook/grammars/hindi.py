@@ -290,8 +290,8 @@ def _clause(clause: Clause, n: str) -> list[Word]:
             words = [word("बहुत", "ADV", n + ".degree")]
         if clause.attribute:
             gender, plural = _gender(subject), _plural(subject)
-            parts = ADJECTIVES[clause.attribute].split()
-            words += [word(_agreeing(part, gender, plural), "ADJ", event) for part in parts]
+            adjectives = ADJECTIVES[clause.attribute].split()
+            words += [word(_agreeing(part, gender, plural), "ADJ", event) for part in adjectives]
         if clause.complement:
             words = noun_phrase(clause.complement, n + ".complement")
             if clause.negative or not clause.complement.adjective:

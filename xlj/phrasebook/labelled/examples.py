@@ -105,9 +105,9 @@ def drawn_clauses(name: str, split: str) -> Iterator[Clause]:
     """
     seed = seed_of(f"{name} {split}")
     for index in count():
-        parts = draw(seed, index).clauses
-        if len(parts) == 1 and not parts[0].question and split_of(parts[0]) == split:
-            yield replace(parts[0], negative=False, time_first=False)
+        clauses = draw(seed, index).clauses
+        if len(clauses) == 1 and not clauses[0].question and split_of(clauses[0]) == split:
+            yield replace(clauses[0], negative=False, time_first=False)
 
 
 def _concept(p: Participant | None) -> str | None:

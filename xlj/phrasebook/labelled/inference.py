@@ -105,8 +105,8 @@ def _example(
     if reason and stream.chance(25):
         return LabelledMeanings(Meaning("premise", (premise, reason), "because"), second, label)
     aside = _aside(stream, clauses, premise, hypothesis)
-    parts = (premise, aside) if stream.chance(50) else (aside, premise)
-    return LabelledMeanings(Meaning("premise", parts, stream.pick(("and", "but"))), second, label)
+    members = (premise, aside) if stream.chance(50) else (aside, premise)
+    return LabelledMeanings(Meaning("premise", members, stream.pick(("and", "but"))), second, label)
 
 
 def _reason(stream: RandomStream, premise: Clause) -> Clause | None:

@@ -34,8 +34,8 @@ def label(instruction: Instruction) -> str:
     JAX function from which it was traced."""
     name = _SUFFIX.sub("", instruction.name)
     kind = instruction.op if name.startswith(instruction.op) else f"{instruction.op} {name}"
-    parts = [part for part in instruction.source.split("/") if "(" not in part]
-    where = "/".join(part for part in parts if part not in ("while", "body", "closed_call"))
+    names = [part for part in instruction.source.split("/") if "(" not in part]
+    where = "/".join(part for part in names if part not in ("while", "body", "closed_call"))
     return f"{kind} ({where})" if where else kind
 
 

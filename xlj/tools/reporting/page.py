@@ -64,7 +64,7 @@ def page(runs: Sequence[Run], title: str) -> str:
 
 def _overview(runs: Sequence[Run]) -> Element:
     last = [_last_evaluation(run) | _result(run) for run in runs]
-    keys = _ordered(key for values in last for key in values if _is_main(key, values, parts=3))
+    keys = _ordered(key for values in last for key in values if _is_main(key, values, levels=3))
     head = ["run", "steps", "time", "tokens/s", *(_title(key) for key in keys)]
     best = {key: _best(key, [values.get(key) for values in last]) for key in keys}
     rows: list[list[Content]] = []
@@ -192,7 +192,7 @@ def _training(runs: Sequence[Run]) -> list[Element]:
 
 def _by_language(runs: Sequence[Run]) -> list[Element]:
     last = [_last_evaluation(run) for run in runs]
-    keys = _ordered(key for values in last for key in values if _is_main(key, values, parts=4))
+    keys = _ordered(key for values in last for key in values if _is_main(key, values, levels=4))
     groups: dict[str, dict[str, dict[int, float]]] = {}
     for key in keys:
         _, name, language, metric = key.split("/")
@@ -363,16 +363,16 @@ def _result(run: Run) -> dict[str, float]:
     return {f"task/{_task(run).replace('/', ' ')}/average": average} if _is_number(average) else {}
 
 
-def _is_main(key: str, values: Mapping[str, float], parts: int) -> bool:
+def _is_main(key: str, values: Mapping[str, float], levels: int) -> bool:
     """Returns whether tables and bar charts show a metric.
 
     Args:
       key: the key of the metric, such as `eval/NAME/METRIC`.
       values: all metrics by key. If an evaluation has a loss, its other metrics are not shown.
-      parts: the number of parts that the key must have.
+      levels: the number of levels that the key must have.
     """
     stem, _, metric = key.rpartition("/")
-    return key.count("/") == parts - 1 and (metric == "loss" or f"{stem}/loss" not in values)
+    return key.count("/") == levels - 1 and (metric == "loss" or f"{stem}/loss" not in values)
 
 
 def _title(key: str) -> str:

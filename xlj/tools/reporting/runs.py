@@ -95,9 +95,9 @@ def _is_workdir(folder: Path) -> bool:
 
 def _shortest(paths: Sequence[str]) -> list[str]:
     """Returns the end of each path, long enough to make all names different."""
-    parts = [path.strip(os.sep).split(os.sep) for path in paths]
-    for count in range(1, max(map(len, parts), default=0) + 1):
-        names = ["/".join(part[-count:]) for part in parts]
+    folders = [path.strip(os.sep).split(os.sep) for path in paths]
+    for count in range(1, max(map(len, folders), default=0) + 1):
+        names = ["/".join(part[-count:]) for part in folders]
         if len(set(names)) == len(names):
             return names
     return list(paths)

@@ -281,9 +281,9 @@ def _describe_averages(results: Record) -> str:
 
     Dev scores are included because users choose settings by them.
     """
-    metric, parts = results["metric"], []
+    metric, phrases = results["metric"], []
     for split in ("dev", "test"):
         by_run = [run[split].get(metric, {}) for run in results["runs"]]
         if values := [value for scores in by_run for value in scores.values()]:
-            parts.append(f"{split} {metric} {statistics.fmean(values):.2f}")
-    return ", ".join(parts)
+            phrases.append(f"{split} {metric} {statistics.fmean(values):.2f}")
+    return ", ".join(phrases)

@@ -8,7 +8,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.io import atomic, file_ranges
-from xlj.io.parts import Parts
+from xlj.io.part_files import PartFiles
 
 LINES = [f"line {k} é" for k in range(100)]
 
@@ -23,12 +23,12 @@ def write_parts(parts, most=99):
 
 def test_shards_write_each_part_once_and_the_last_shard_writes_the_manifest(tmp_path):
     folder, job = tmp_path / "out", {"of": "a"}
-    shards = [Parts(folder, job, 7, ".x", (i, 3)) for i in (1, 2, 3)]
+    shards = [PartFiles(folder, job, 7, ".x", (i, 3)) for i in (1, 2, 3)]
     assert [write_parts(each) for each in shards[:2]] == [[0, 3, 6], [1, 4]]
     assert shards[0].finish() is None and shards[0].count_missing() == 2
     assert write_parts(shards[2], most=1) == [2]
     (folder / "part-00002.x").write_bytes(b"longer")  # a truncated part, or a part of another job
-    assert write_parts(Parts(folder, job, 7, ".x", (3, 3))) == [2, 5]
+    assert write_parts(PartFiles(folder, job, 7, ".x", (3, 3))) == [2, 5]
     files = shards[1].finish()
     assert files == json.loads((folder / "manifest.json").read_text())["files"]
     assert [each["rows"] for each in files] == list(range(7))
@@ -37,13 +37,13 @@ def test_shards_write_each_part_once_and_the_last_shard_writes_the_manifest(tmp_
 
 def test_parts_of_another_job_are_refused(tmp_path):
     folder = tmp_path / "out"
-    Parts(folder, {"of": "a"}, 7, ".x", (1, 3))
+    PartFiles(folder, {"of": "a"}, 7, ".x", (1, 3))
     with pytest.raises(ConfigError, match="values differ from .*: of, parts;"):
-        Parts(folder, {"of": "b"}, 8, ".x", (1, 3))
+        PartFiles(folder, {"of": "b"}, 8, ".x", (1, 3))
     (tmp_path / "else").mkdir()
     (tmp_path / "else/file").touch()
     with pytest.raises(ConfigError, match="contains other files"):
-        Parts(tmp_path / "else", {}, 1, ".x", (1, 1))
+        PartFiles(tmp_path / "else", {}, 1, ".x", (1, 1))
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])

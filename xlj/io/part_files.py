@@ -2,7 +2,7 @@
 
 Each part is a content file and a small record file. The record is written last and marks the part
 as complete, so an interrupted job resumes with the missing parts. When all parts are complete,
-`Parts.finish` writes `manifest.json`.
+`PartFiles.finish` writes `manifest.json`.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ MANIFEST = "manifest.json"
 `file`, `bytes`, `sha256` and further values."""
 
 
-class Parts:
+class PartFiles:
     """The parts of a folder. Several processes can divide them.
 
     Args:
