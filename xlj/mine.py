@@ -118,9 +118,12 @@ def main(flags: Namespace) -> None:
         all_vectors = _embed_shard(flags, files)
         if all_vectors is None:
             return
-    places = [mining.first_occurrences(side.texts) for side in (source, target)]
+    first_indices = [mining.first_occurrences(side.texts) for side in (source, target)]
     texts, names = (
-        [[values[i] for i in first] for values, first in zip(both_sides, places, strict=True)]
+        [
+            [values[i] for i in first]
+            for values, first in zip(both_sides, first_indices, strict=True)
+        ]
         for both_sides in ((source.texts, target.texts), (_names(source), _names(target)))
     )
     embedder = sentence_vectors.load_embedder(flags)
@@ -128,7 +131,7 @@ def main(flags: Namespace) -> None:
         vectors = [layers[0] for layers in sentence_vectors.embed(flags, embedder, *texts)]
         sentence_vectors.report_truncated(embedder)
     else:
-        vectors = [side[first] for side, first in zip(all_vectors, places, strict=True)]
+        vectors = [side[first] for side, first in zip(all_vectors, first_indices, strict=True)]
         for side in vectors if flags.centred else ():
             centre(side)
     mined, recall = _mine(flags, *vectors)

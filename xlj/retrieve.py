@@ -134,7 +134,7 @@ def main(flags: Namespace) -> None:
         for layer, scores, source, target in zip(embedder.layers, layers, *vectors, strict=True):
             neighbours = nearest(source, target, flags.similarity)
             if paths.output:
-                sentence_files.write_places(paths.output, neighbours.sources.indices[:, 0])
+                sentence_files.write_indices(paths.output, neighbours.sources.indices[:, 0])
             scores.append(accuracy(neighbours, task.translations))
             name = {"language": paths.language} if paths.language else {}
             _print({**name, "layer": layer}, scores[-1], len(task.target))

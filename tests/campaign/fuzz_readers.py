@@ -370,7 +370,7 @@ def _read_sentences(folder: Path) -> None:
 def _read_ids(folder: Path) -> None:
     sentences = sentence_files.read_with_ids(folder / "a.tsv")
     same("sentences", len(sentences.texts), sum(bool(x.strip()) for x in _texts(folder / "a.tsv")))
-    places = sentence_files.read_places(folder / "places", 5, 3)
+    places = sentence_files.read_indices(folder / "places", 5, 3)
     same("places", len(places), len(_texts(folder / "places")))
     pairs = sentence_files.read_pairs(folder / "pairs", sentences.ids or [], ["t1", "t2", "t3"])
     same("pairs", len(pairs), len({line.strip() for line in _texts(folder / "pairs")}))

@@ -402,7 +402,7 @@ def test_the_code_of_the_model_card_tags_words_like_xlj(exported, model, vocabul
     logits = supervised.logits(
         "tagging", params, model, jnp.asarray(inputs.tokens), jnp.zeros((1, 2), jnp.int32)
     )
-    best = np.asarray(logits[0]).argmax(-1)[inputs.places[:, 1]]
+    best = np.asarray(logits[0]).argmax(-1)[inputs.positions[:, 1]]
     assert [tags[place] for place in range(len(words))] == [LABELS[number] for number in best]
     assert len({*best.tolist()}) > 1
 

@@ -42,7 +42,7 @@ def test_first_occurrences_are_sorted_and_come_from_whole_pairs():
     occurrences = FirstOccurrences()
     occurrences.add(["e", "b", "e", "", "d"], [True, True, True, False, False])
     occurrences.add(["c", "b", "d", "a", "d", "f"], [True] * 6)
-    assert occurrences.places().tolist() == [0, 1, 5, 7, 8, 10]
+    assert occurrences.indices().tolist() == [0, 1, 5, 7, 8, 10]
 
 
 def test_margins_use_the_distinct_sentences_of_each_side(monkeypatch):

@@ -54,14 +54,14 @@ def test_errors_name_the_wrong_line(file, content, message):
 
 
 def test_indices_of_translations_are_read_and_checked(file):
-    np.testing.assert_array_equal(sentence_files.read_places(file("2\n0\n"), 3, 2), [2, 0])
+    np.testing.assert_array_equal(sentence_files.read_indices(file("2\n0\n"), 3, 2), [2, 0])
     for content, message in [
         ("2\n3\n", ":2: '3' is not the index of a source line; expected 0 to 2"),
         ("2\n-1\n", ":2: '-1' is not the index of a source line"),
         ("2\n", "has 1 lines, but there are 2 target sentences"),
     ]:
         with pytest.raises(ConfigError) as error:
-            sentence_files.read_places(file(content), 3, 2)
+            sentence_files.read_indices(file(content), 3, 2)
         assert message in str(error.value)
 
 

@@ -206,12 +206,12 @@ def test_every_piece_has_exactly_one_place(together, longest, monkeypatch):
         tokens, rows = batch.rows.tokens.reshape(-1), batch.rows
         for k, member in enumerate(batch.members):
             for side, places in zip(
-                pairs[member], (rows.source_places[k], rows.target_places[k]), strict=True
+                pairs[member], (rows.source_indices[k], rows.target_indices[k]), strict=True
             ):
                 assert (places[: len(side.ids)] >= 0).all() and (places[len(side.ids) :] < 0).all()
                 np.testing.assert_array_equal(tokens[places[: len(side.ids)]], side.ids)
         unused = slice(len(batch.members), None)
-        assert (rows.source_places[unused] < 0).all() and (rows.target_places[unused] < 0).all()
+        assert (rows.source_indices[unused] < 0).all() and (rows.target_indices[unused] < 0).all()
         seen += batch.members
     assert sorted(seen) == [k for k, (a, b) in enumerate(pairs) if len(a.ids) and len(b.ids)]
 
@@ -243,7 +243,7 @@ def test_batches_have_few_shapes(together):
 def test_few_pairs_make_small_batches(together):
     pairs = random_pairs(5, 30)
     (batch,) = batches(pairs, 512, together)
-    assert len(batch.rows.source_places) == 8 < len(batch.rows.tokens) + 1 <= 17
+    assert len(batch.rows.source_indices) == 8 < len(batch.rows.tokens) + 1 <= 17
 
 
 @both_ways
@@ -293,12 +293,12 @@ def test_few_short_pairs_join_a_batch_of_longer_pairs(together):
     max_joining = methods.BATCH_TOKENS // (2 * (24 - 16))
     for count in (max_joining, max_joining + 1):
         all_batches = list(batches(pairs_of(*[16] * count, *[24] * 500), 512, together))
-        short_batches = [batch for batch in all_batches if batch.rows.source_places.shape[1] == 16]
+        short_batches = [batch for batch in all_batches if batch.rows.source_indices.shape[1] == 16]
         assert sum(len(batch.members) for batch in short_batches) == (
             0 if count == max_joining else count
         )
         assert sorted(i for batch in all_batches for i in batch.members) == list(range(count + 500))
-        full = len(all_batches[-2].rows.source_places)
+        full = len(all_batches[-2].rows.source_indices)
         assert all(len(batch.members) == full for batch in all_batches[len(short_batches) : -1])
 
 

@@ -180,8 +180,8 @@ def _best(matrix: jax.Array, axis: int) -> jax.Array:
     """
     highest = matrix.max(axis, keepdims=True)
     first = jnp.expand_dims((matrix >= highest * (1 - TIE)).argmax(axis), axis)
-    places = jax.lax.broadcasted_iota(first.dtype, matrix.shape, matrix.ndim + axis)
-    return (places == first) & (matrix > 0)
+    indices = jax.lax.broadcasted_iota(first.dtype, matrix.shape, matrix.ndim + axis)
+    return (indices == first) & (matrix > 0)
 
 
 def dot_products(source: jax.Array, target: jax.Array) -> jax.Array:

@@ -424,8 +424,8 @@ class Encoder:
         first, second = (np.array(mining.first_occurrences(side)) for side in sides)
         mined = mining.mine(
             *(
-                self.embed([side[i] for i in places], layer, pooling, centred)
-                for side, places in zip(sides, (first, second), strict=True)
+                self.embed([side[i] for i in indices], layer, pooling, centred)
+                for side, indices in zip(sides, (first, second), strict=True)
             )
         )
         count = int((mined.scores >= threshold).sum())  # scores are in descending order
@@ -535,8 +535,8 @@ class Encoder:
                 "text"
             )
         tokens = jnp.asarray([ids])
-        places = np.flatnonzero(np.asarray(ids) == vocabulary.mask)
-        probabilities = np.asarray(_mask_probabilities(params, tokens, places, model))
+        positions = np.flatnonzero(np.asarray(ids) == vocabulary.mask)
+        probabilities = np.asarray(_mask_probabilities(params, tokens, positions, model))
         # Ids that xlj added to an imported vocabulary are not pieces of the original model.
         if vocabulary.native_size < vocabulary.size:
             probabilities = np.where(vocabulary.native_ids < 0, 0, probabilities)
@@ -637,19 +637,19 @@ def _words(sentence: Any, place: str) -> list[str]:
 
 @partial(jax.jit, static_argnames=("model",), compiler_options=QUICK)
 def _mask_probabilities(
-    params: encoder.Params, tokens: jax.Array, places: jax.Array, model: Model
+    params: encoder.Params, tokens: jax.Array, positions: jax.Array, model: Model
 ) -> jax.Array:
-    """Computes the probabilities of all pieces at some places of a row.
+    """Computes the probabilities of all pieces at some positions of a row.
 
     Args:
       tokens: int32 [1, length].
-      places: int [places], positions in the row.
+      positions: int [positions], positions in the row.
 
     Returns:
-      float32 [places, vocabulary].
+      float32 [positions, vocabulary].
     """
     unknown = jnp.full((1, 2), -1)  # -1: the languages of the row are unknown
-    hidden = encoder.apply(params, model, whole_examples(model, tokens, unknown))[0, places]
+    hidden = encoder.apply(params, model, whole_examples(model, tokens, unknown))[0, positions]
     words = params["embeddings"]["word"]
     vectors, table, bias = predict(params[_HEAD], words, model, hidden)
     return jax.nn.softmax(vectors @ table.T + bias)

@@ -105,10 +105,10 @@ class MinedPairs(PairIndices):
     def to_pandas(self) -> "pandas.DataFrame":
         """Returns a table with one row per pair, best first: source, target and score."""
         first, second = self.sentences
-        places = zip(
+        retrieved = zip(
             self.sources.tolist(), self.targets.tolist(), self.scores.tolist(), strict=True
         )
-        rows = [(first[i], second[j], score) for i, j, score in places]
+        rows = [(first[i], second[j], score) for i, j, score in retrieved]
         return frame(rows, "source", "target", "score")
 
 

@@ -170,10 +170,10 @@ def _mask_words(text: int, line: _Line, known: Sequence[_Word], mask: int) -> It
         masked = [word for place, word in enumerate(known) if place % EVERY == group]
         if not masked:
             return
-        places = np.concatenate([np.arange(w.pieces.start, w.pieces.stop) for w in masked])
+        indices = np.concatenate([np.arange(w.pieces.start, w.pieces.stop) for w in masked])
         tokens = np.concatenate([[BOS], line.ids, [EOS]]).astype(np.int32)
-        tokens[places + 1] = mask
-        yield _Row(text, tokens, (places + 1).astype(np.int32), line.ids[places].astype(np.int32))
+        tokens[indices + 1] = mask
+        yield _Row(text, tokens, (indices + 1).astype(np.int32), line.ids[indices].astype(np.int32))
 
 
 def _batches(

@@ -116,13 +116,13 @@ def _double_separators(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     next_tokens = np.pad(tokens[:, 1:], ((0, 0), (0, 1)), constant_values=PAD)
     is_separator = (tokens == EOS) & (next_tokens != PAD) & (next_tokens != BOS)
     added = int(is_separator.sum(1).max(initial=0))
-    places = np.arange(tokens.shape[1]) + np.cumsum(is_separator, 1) - is_separator
+    columns_of_text = np.arange(tokens.shape[1]) + np.cumsum(is_separator, 1) - is_separator
     rows = np.arange(len(tokens))[:, None]
     doubled = np.full((len(tokens), tokens.shape[1] + added), PAD, tokens.dtype)
     is_original = np.zeros(doubled.shape, bool)
-    doubled[rows, places], is_original[rows, places] = tokens, True
+    doubled[rows, columns_of_text], is_original[rows, columns_of_text] = tokens, True
     row, column = np.nonzero(is_separator)
-    doubled[row, places[row, column] + 1] = EOS
+    doubled[row, columns_of_text[row, column] + 1] = EOS
     return doubled, is_original
 
 

@@ -141,8 +141,8 @@ def _before_last_characters(specials: Sequence[str]) -> str:
 
     The matches are empty strings.
     """
-    places = (f"(?<={re.escape(name[:-1])})(?={re.escape(name[-1])})" for name in specials)
-    return "|".join(places)
+    patterns = (f"(?<={re.escape(name[:-1])})(?={re.escape(name[-1])})" for name in specials)
+    return "|".join(patterns)
 
 
 def _check(proto: Any) -> None:

@@ -509,33 +509,33 @@ def _write_shard(path: Path, tensors: list[_HfTensor]) -> None:
     """
     header: Record = {"__metadata__": {"format": "pt"}}
     end = 0
-    places: dict[str, list[tuple[int, _Part]]] = {}
+    slices: dict[str, list[tuple[int, _Part]]] = {}
     for tensor in tensors:
         start, end = end, end + tensor.bytes()
         offsets = {"data_offsets": (start, end)}
         header[tensor.name] = {"dtype": "F32", "shape": tensor.shape(), **offsets}
         for part in tensor.parts:
-            places.setdefault(part.tensor.xlj_name, []).append((start, part))
+            slices.setdefault(part.tensor.xlj_name, []).append((start, part))
             start += part.bytes()
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with atomic.writing(path) as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for group in places.values():
+        for group in slices.values():
             _write_parameter(file, 8 + len(text), group)
 
 
-def _write_parameter(file: BinaryIO, begin: int, places: list[tuple[int, _Part]]) -> None:
+def _write_parameter(file: BinaryIO, begin: int, slices: list[tuple[int, _Part]]) -> None:
     """Writes the tensors of one parameter into a file.
 
     The parameter is in memory only during this call.
 
     Args:
       begin: the offset in bytes at which the data of the tensors begins.
-      places: (offset in bytes from `begin`, tensor or share of a tensor) for each part.
+      slices: (offset in bytes from `begin`, tensor or share of a tensor) for each part.
     """
-    parameter = np.asarray(places[0][1].parameter, "<f4")
-    for start, part in places:
+    parameter = np.asarray(slices[0][1].parameter, "<f4")
+    for start, part in slices:
         file.seek(begin + start)
         for block in part.blocks(parameter):
             file.write(block.data)

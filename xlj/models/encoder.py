@@ -195,8 +195,8 @@ def _run_layers(
     ) -> tuple[Stream, list[jax.Array]]:
         by_layer = [of_period]
         if loop.period > 1:
-            places = range(loop.period)
-            by_layer = [jax.tree.map(lambda leaf, at=at: leaf[at], of_period) for at in places]
+            offsets = range(loop.period)
+            by_layer = [jax.tree.map(lambda leaf, at=at: leaf[at], of_period) for at in offsets]
         outputs_of_kind = []
         for kind, (layer_params, index) in zip(kinds[loop.start :], by_layer, strict=False):
             stream = run_looped(kind, stream, layer_params, index)

@@ -50,19 +50,19 @@ class Vectors:
     def __init__(self, arrays: Sequence[np.ndarray], columns: slice = slice(None)):
         self._arrays, self._columns = arrays, columns
 
-    def blocks(self, places: np.ndarray | None = None) -> Iterator[np.ndarray]:
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Yields the vectors in order, at most `CHUNK` at a time.
 
         Args:
-          places: the indices of the vectors to read, int64, ascending; None for all vectors.
+          indices: the indices of the vectors to read, int64, ascending; None for all vectors.
         """
         start = 0
         for part in self._arrays:
-            if places is None:
+            if indices is None:
                 in_part: np.ndarray | range = range(len(part))
             else:
-                first, last = np.searchsorted(places, (start, start + len(part)))
-                in_part = places[first:last] - start
+                first, last = np.searchsorted(indices, (start, start + len(part)))
+                in_part = indices[first:last] - start
             for begin in range(0, len(in_part), CHUNK):
                 chunk = in_part[begin : begin + CHUNK]
                 at = slice(chunk.start, chunk.stop) if isinstance(chunk, range) else chunk
@@ -85,19 +85,19 @@ def pair_cosines(source: Vectors, target: Vectors) -> np.ndarray:
     return np.concatenate(blocks)
 
 
-def densities(queries: Vectors, keys: Vectors, places: np.ndarray) -> np.ndarray:
+def densities(queries: Vectors, keys: Vectors, indices: np.ndarray) -> np.ndarray:
     """Computes the mean cosine of each query with the four nearest keys, float32 [queries].
 
     The search is exact: it computes all cosines, block by block.
 
     Args:
-      places: the indices of the keys to search, int64, ascending. They should contain each distinct
-        sentence once.
+      indices: the indices of the keys to search, int64, ascending. They should contain each
+        distinct sentence once.
     """
     means = [np.zeros(0, np.float32)]
     for block in queries.blocks():
         best = np.zeros((len(block), 0), np.float32)
-        for key_block in keys.blocks(places):
+        for key_block in keys.blocks(indices):
             scores = neighbours(block, key_block, NEIGHBOURS).scores
             best = -np.sort(-np.concatenate([best, scores], 1), axis=1)[:, :NEIGHBOURS]
         means.append(best.mean(1) if best.size else np.zeros(len(block), np.float32))
@@ -293,13 +293,13 @@ class FirstOccurrences:
         self._hashes.append(np.frombuffer(digests, "<u8"))
         self._whole.append(np.asarray(whole, bool))
 
-    def places(self) -> np.ndarray:
+    def indices(self) -> np.ndarray:
         """Returns the indices of the first occurrences among all sentences, int64, in order."""
         if not self._hashes:
             return np.zeros(0, np.int64)
-        hashes, places = np.concatenate(self._hashes), np.flatnonzero(np.concatenate(self._whole))
-        first = np.unique(hashes[places], return_index=True)[1]
-        result: np.ndarray = np.sort(places[first])
+        hashes, indices = np.concatenate(self._hashes), np.flatnonzero(np.concatenate(self._whole))
+        first = np.unique(hashes[indices], return_index=True)[1]
+        result: np.ndarray = np.sort(indices[first])
         return result
 
 
@@ -316,7 +316,7 @@ def margins_of(pairs: Iterable[TextPair], arrays: Sequence[np.ndarray], width: i
         for side, occurrences in enumerate(distinct):
             occurrences.add([pair[side] for pair in chunk], whole)
     source, target = sides_of(arrays, width)
-    return ratio(source, target, *(occurrences.places() for occurrences in distinct))
+    return ratio(source, target, *(occurrences.indices() for occurrences in distinct))
 
 
 def select_best(scores: np.ndarray, share: float | None, threshold: float | None) -> np.ndarray:

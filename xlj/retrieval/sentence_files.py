@@ -152,7 +152,7 @@ def read_task(
     """Reads a retrieval task from two files of sentences.
 
     Args:
-      gold: a file with XTREME's labels (`read_places`); None if the files are parallel line by
+      gold: a file with XTREME's labels (`read_indices`); None if the files are parallel line by
         line.
       is_numbered: whether the output contains line numbers. With line numbers, or with `gold`,
         blank lines are an error.
@@ -169,7 +169,7 @@ def read_task(
             f"{source} and {target} have one sentence each; retrieval needs at least two"
         )
     if gold:
-        return RetrievalTask(*sides, read_places(gold, *sizes))
+        return RetrievalTask(*sides, read_indices(gold, *sizes))
     for path, side, other in ((source, *sides), (target, *sides[::-1])):
         if len(side) >= 10 and side == sorted(side) and other != sorted(other):
             print(
@@ -189,7 +189,7 @@ def _refuse_blank_lines(path: Path) -> None:
             )
 
 
-def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
+def read_indices(path: Path, sources: int, targets: int) -> np.ndarray:
     """Reads XTREME's labels for Tatoeba: the source that each target translates, int64 [targets].
 
     Line i of the file contains the zero-based index of the source that target i translates. The
@@ -202,30 +202,30 @@ def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
       ConfigError: if the file does not have `targets` lines, or a line is not the index of a
         source.
     """
-    places = []
+    indices = []
     for number, line in enumerate(lines(path), 1):
         if not (line.isdecimal() and len(line) < 10 and int(line) < sources):
             raise ConfigError(
                 f"{path}:{number}: {quoted(line)} is not the index of a source line; expected 0 to "
                 f"{sources - 1}"
             )
-        places.append(int(line))
-    if len(places) != targets:
+        indices.append(int(line))
+    if len(indices) != targets:
         raise ConfigError(
-            f"{path} has {len(places)} lines, but there are {targets} target "
+            f"{path} has {len(indices)} lines, but there are {targets} target "
             "sentences; expected equal numbers"
         )
-    return np.array(places)
+    return np.array(indices)
 
 
-def write_places(path: Path, places: np.ndarray) -> None:
+def write_indices(path: Path, indices: np.ndarray) -> None:
     """Writes predictions in XTREME's format: the index of the nearest source of each target, one
     per line.
 
     Args:
-      places: int [targets].
+      indices: int [targets].
     """
-    atomic.write(path, "".join(f"{place}\n" for place in places).encode())
+    atomic.write(path, "".join(f"{place}\n" for place in indices).encode())
 
 
 def read_pairs(path: Path, source_ids: list[str], target_ids: list[str]) -> set[tuple[str, str]]:

@@ -71,7 +71,8 @@ def check_batches(config: Config, mesh: Mesh) -> None:
             raise ConfigError(
                 f"{options.path(name)}.batch_size={options.batch_size} / "
                 f"train.gradient_accumulation_steps={microbatches} = {rows} rows are not divisible "
-                f"by {mesh.size} devices; use {fits} devices, or another number of rows in a new run"
+                f"by {mesh.size} devices; use {fits} devices, or another number of rows in a "
+                "new run"
             )
 
 

@@ -131,8 +131,8 @@ print(choices[outputs.logits[0].argmax()])""",
         from xlj.objectives.supervised import head as heads
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
-            places = segments.find_starts(tokens, MAX_CHOICES)
-            vectors = jnp.take_along_axis(hidden, places[..., None], 1)
+            starts = segments.find_starts(tokens, MAX_CHOICES)
+            vectors = jnp.take_along_axis(hidden, starts[..., None], 1)
             outputs = heads.classify(head, model, vectors, rngs)[..., 0]
             return jnp.where(segments.is_example(tokens, MAX_CHOICES), outputs, -jnp.inf)
 

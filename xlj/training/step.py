@@ -299,8 +299,8 @@ class Microbatches:
         # The last microbatch to compute: the first one without rows, if there is one.
         last = jnp.minimum(filled, self._count - 1)
         results = jax.lax.fori_loop(0, last + 1, one, zeros)
-        places = jnp.minimum(jnp.arange(self._count), last)
-        return jax.tree.map(lambda x: x[places], results)
+        indices = jnp.minimum(jnp.arange(self._count), last)
+        return jax.tree.map(lambda x: x[indices], results)
 
     @property
     def _are_unrolled(self) -> bool:

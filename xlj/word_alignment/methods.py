@@ -262,17 +262,17 @@ class Rows(NamedTuple, Generic[ArrayT]):
       tokens, positions: [rows, length].
       segments: [rows, length], 1 for tokens, 0 for padding.
       sides: [rows, length], 1 for the second sentence of a pair that is encoded together, else 0.
-      source_places: [pairs, side], for each piece of the source its index in the flattened tokens;
+      source_indices: [pairs, side], for each piece of the source its index in the flattened tokens;
         -1 in unused slots. `side` is the number of slots, enough for the longest sentence.
-      target_places: [pairs, side], the same for the pieces of the target.
+      target_indices: [pairs, side], the same for the pieces of the target.
     """
 
     tokens: ArrayT
     positions: ArrayT
     segments: ArrayT
     sides: ArrayT
-    source_places: ArrayT
-    target_places: ArrayT
+    source_indices: ArrayT
+    target_indices: ArrayT
 
 
 class Batch(NamedTuple):
@@ -421,7 +421,7 @@ def _fill(
 ) -> Batch:
     tokens = np.full((shape.rows, shape.length), PAD, np.int32)
     positions, segments, sides = np.zeros((3, *tokens.shape), np.int32)
-    places = np.full((2, shape.pairs, shape.side), -1, np.int32)
+    indices = np.full((2, shape.pairs, shape.side), -1, np.int32)
     row = end = 0
     for k, (member, pair_windows) in enumerate(members):
         for pair_window in pair_windows:
@@ -433,7 +433,7 @@ def _fill(
                 tokens[row, end : end + len(ids)] = ids
                 first = row * shape.length + end + window.first - window.start
                 size = window.last - window.first
-                places[side, k, window.first : window.last] = np.arange(first, first + size)
+                indices[side, k, window.first : window.last] = np.arange(first, first + size)
                 end += len(ids)
                 tokens[row, end] = EOS
                 if side == 1 and together:
@@ -443,5 +443,5 @@ def _fill(
                     positions[row, :end], segments[row, :end] = np.arange(end), 1
                     row += 1
     windowed = len(members[0][1]) > 1
-    rows = Rows(tokens, positions, segments, sides, *places)
+    rows = Rows(tokens, positions, segments, sides, *indices)
     return Batch([member for member, _ in members], windowed, rows)

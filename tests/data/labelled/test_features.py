@@ -84,9 +84,9 @@ def test_words_are_labelled_at_their_first_piece_and_no_word_is_lost(vocabulary)
         examples.append(Words(sentence, tags, f"f:{number}"))
     rows = features.of_words(examples, vocabulary, LABELS, 24)
     word_tags = [(word, tag) for e in examples for word, tag in zip(e.words, e.tags, strict=True)]
-    assert len(rows.places) == len(word_tags) == np.count_nonzero(rows.labels["labels"])
-    assert len({tuple(place) for place in rows.places}) == len(word_tags)
-    for (word, tag), place in zip(word_tags, rows.places, strict=True):
+    assert len(rows.positions) == len(word_tags) == np.count_nonzero(rows.labels["labels"])
+    assert len({tuple(place) for place in rows.positions}) == len(word_tags)
+    for (word, tag), place in zip(word_tags, rows.positions, strict=True):
         row, column = place
         ids = vocabulary.encode_batch([word])[0]
         ids = ids if len(ids) else [UNK]
@@ -97,7 +97,7 @@ def test_words_are_labelled_at_their_first_piece_and_no_word_is_lost(vocabulary)
     # Each sentence begins a new row.
     numbers = np.repeat(np.arange(len(examples)), [len(e.words) for e in examples])
     sentences_of_row = {
-        row: set(numbers[rows.places[:, 0] == row]) for row in range(len(rows.tokens))
+        row: set(numbers[rows.positions[:, 0] == row]) for row in range(len(rows.tokens))
     }
     assert all(len(owners) == 1 for owners in sentences_of_row.values())
 
@@ -148,7 +148,7 @@ def test_a_label_is_at_the_first_piece_that_has_characters(vocabulary):
     assert [vocabulary.pieces[i] for i in ids] == ["\u2581", "<unk>"]
     rows = features.of_words([Words((word,), ("yes",), "f:1")], vocabulary, LABELS, 16)
     labels = rows.labels["labels"][0]
-    assert rows.places.tolist() == [[0, 2]] and labels.nonzero()[0].tolist() == [2]
+    assert rows.positions.tolist() == [[0, 2]] and labels.nonzero()[0].tolist() == [2]
 
 
 def test_words_keep_the_space_before_them():

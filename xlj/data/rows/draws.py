@@ -105,7 +105,7 @@ class SamplingPhase:
 
 
 class _BatchSizes:
-    """Maps steps of a phase to draws, and draws to places in batches."""
+    """Maps steps of a phase to draws, and draws to positions in batches."""
 
     def __init__(self, phase: SamplingPhase):
         starts, rows = zip(*phase.batches, strict=True)
@@ -119,7 +119,7 @@ class _BatchSizes:
         steps_in_range = steps - self._starts[index]
         return int(self._first_draws[index] + steps_in_range * self._rows[index])
 
-    def places(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def positions(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Finds the place of each draw in its batch.
 
         Args:
@@ -275,8 +275,8 @@ class Sampler:
         rank = numbers - np.repeat(np.cumsum(in_window) - in_window, in_window)
         ordinals = draws_before[tasks[by_task]] + rank  # of the draws, sorted by task
         # Within an epoch, each lane gets consecutive draw numbers of each task.
-        places, rows = self._batches[phase].places(first * BLOCK + by_task)
-        lanes = places * LANES // rows
+        positions, rows = self._batches[phase].positions(first * BLOCK + by_task)
+        lanes = positions * LANES // rows
         owners = tasks[by_task]
         epochs = ordinals // self._rows[owners]
         groups = 2 * owners

@@ -324,7 +324,7 @@ class _HashUnit(UnitJob):
         for chunk in reader.chunks():
             records = ["\t".join(row) for row in zip(*chunk.columns, strict=True)]
             part = np.empty(len(records), _HASHED)
-            part["hash"], part["place"] = text_hashes(records), chunk.places
+            part["hash"], part["place"] = text_hashes(records), chunk.indices
             arrays.append(part[[bool(record) for record in records]])
         hashed = np.concatenate(arrays)
         atomic.write(self.file, hashed[np.argsort(hashed["hash"], kind="stable")].tobytes())

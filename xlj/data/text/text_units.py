@@ -38,7 +38,7 @@ MARKS = "byte order marks at the starts of lines"
 """The name under which lines with a byte order mark are counted; the mark is removed from them."""
 REPEATED = np.dtype([("unit", "<u4"), ("place", "<u4")])
 """The position of a repeated line: the index of its unit, and its index in this unit
-(`Chunk.places`). Files of positions are sorted."""
+(`Chunk.indices`). Files of positions are sorted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Chunk:
     Attributes:
       columns: the clean lines of each column of the source.
       hashes: the hashes of the lines of each column (`line_hashes`), uint64 [lines].
-      places: the index of each line or pair in its unit, int64 [lines]. Malformed records are not
+      indices: the index of each line or pair in its unit, int64 [lines]. Malformed records are not
         counted. The blank line that ends each part of text is counted.
     """
 
     columns: tuple[list[str], ...]
     hashes: tuple[np.ndarray, ...]
-    places: np.ndarray
+    indices: np.ndarray
 
 
 class UnitReader:
@@ -198,17 +198,17 @@ class UnitReader:
             is_excluded = np.any([held_out.contains(excluded, x) for x in hashes], axis=0) & ~drop
             self.dropped["stands in data.exclude"] += int(is_excluded.sum())
             drop |= is_excluded
-        places = np.arange(first, first + len(drop))
+        indices = np.arange(first, first + len(drop))
         if self._repeated:
-            is_repeated = np.isin(places, np.concatenate(self._repeated)) & ~drop
+            is_repeated = np.isin(indices, np.concatenate(self._repeated)) & ~drop
             self.dropped["stands before"] += int(is_repeated.sum())
             drop |= is_repeated
         if drop.any():
             keep = ~drop
             columns = [[x for x, is_kept in zip(c, keep, strict=True) if is_kept] for c in columns]
             hashes = [column[keep] for column in hashes]
-            places = places[keep]
-        return Chunk(tuple(columns), tuple(hashes), places)
+            indices = indices[keep]
+        return Chunk(tuple(columns), tuple(hashes), indices)
 
 
 def read_excluded_lines(data: Data) -> Iterator[list[str]]:
@@ -249,7 +249,7 @@ def open_excluded_sources(data: Data) -> list[TextSource]:
 
 
 def _read_repeated(file: AnyPath, unit: int) -> np.ndarray:
-    """Reads the places of the repeated lines of a unit from a file of `REPEATED`: uint32."""
+    """Reads the indices of the repeated lines of a unit from a file of `REPEATED`: uint32."""
     positions = storage.memory_map(file, REPEATED)
     start, stop = np.searchsorted(positions["unit"], np.array([unit, unit + 1], np.uint32))
     return np.array(positions["place"][start:stop])

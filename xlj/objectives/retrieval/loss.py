@@ -223,8 +223,8 @@ def _digests(tokens: jax.Array, max_pairs_per_row: int) -> jax.Array:
       uint32 [rows, max_pairs_per_row]; 0 in slots without an example.
     """
     layout = segments(tokens)
-    places = layout.position.astype(jnp.uint32)
-    mixed = tokens.astype(jnp.uint32) * jnp.uint32(0x9E3779B1) + places * jnp.uint32(0x85EBCA77)
+    positions = layout.position.astype(jnp.uint32)
+    mixed = tokens.astype(jnp.uint32) * jnp.uint32(0x9E3779B1) + positions * jnp.uint32(0x85EBCA77)
     mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
     mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
     mixed ^= mixed >> 16

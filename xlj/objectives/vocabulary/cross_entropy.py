@@ -119,9 +119,9 @@ def _backward(
         def body(carry: BackwardCarry, start: jax.Array) -> tuple[BackwardCarry, None]:
             grad_vectors, grad_table, grad_bias = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
-            places = labels - true_start, start - true_start
+            offsets = labels - true_start, start - true_start
             grad_logits = gradient(
-                vectors, weights, biases, *places, normaliser, grad_loss
+                vectors, weights, biases, *offsets, normaliser, grad_loss
             )  # [n, size]
             more_grad_vectors = product(grad_logits, weights, dtype)  # [n, hidden]
             grad_weights = devices.reduce_sum(product_over_rows(grad_logits, vectors, dtype), 1)

@@ -175,8 +175,8 @@ def statistics(
     check_block("statistics", vectors, weights, bias, first, labels)
     logits = block_logits(vectors, weights, bias, first)
     largest = logits.max(1)
-    places = jnp.arange(len(bias), dtype=jnp.int32)
-    place = jnp.where(logits == largest[:, None], places, jnp.iinfo(jnp.int32).max).min(1)
+    indices = jnp.arange(len(bias), dtype=jnp.int32)
+    place = jnp.where(logits == largest[:, None], indices, jnp.iinfo(jnp.int32).max).min(1)
     label_logit = jnp.where(_is_label(labels, first, len(bias)), logits, 0).sum(1)
     return largest, jnp.exp(logits - largest[:, None]).sum(1), place, label_logit
 
@@ -208,8 +208,8 @@ def _is_label(labels: jax.Array, first: jax.Array, size: int) -> jax.Array:
 
     Entries before `first`, the first entry that counts, are never labels.
     """
-    places = jnp.arange(size, dtype=jnp.int32)
-    return (places == labels[:, None]) & (places >= first)
+    indices = jnp.arange(size, dtype=jnp.int32)
+    return (indices == labels[:, None]) & (indices >= first)
 
 
 def choose(

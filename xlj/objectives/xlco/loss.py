@@ -129,11 +129,11 @@ def _update(
     real = is_example(inputs.keys["tokens"], max_examples).reshape(-1)
     before = jnp.cumsum(real) - real
     # Slots without an example get the index `size`, outside the queue, which mode="drop" ignores.
-    places = jnp.where(real, (state["next"] + before) % size, size)
+    slots = jnp.where(real, (state["next"] + before) % size, size)
     keys = inputs.vectors.reshape(-1, model.hidden)
     return {
         "momentum": jax.tree.map(average, state["momentum"], _vector_params(params, model, layer)),
-        "queue": state["queue"].at[places].set(keys, mode="drop"),
+        "queue": state["queue"].at[slots].set(keys, mode="drop"),
         "next": (state["next"] + real.sum()) % size,
         "filled": jnp.minimum(state["filled"] + real.sum(), size),
     }

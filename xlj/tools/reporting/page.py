@@ -233,14 +233,18 @@ def _tasks(runs: Sequence[Run]) -> list[Element]:
     """Returns a bar chart and a table for each task and metric with results."""
     elements: list[Element] = []
     for task in _ordered(_task(run) for run in runs if run.results):
-        places = [place for place, run in enumerate(runs) if run.results and _task(run) == task]
+        run_indices = [
+            place for place, run in enumerate(runs) if run.results and _task(run) == task
+        ]
         groups: dict[str, dict[int, float]] = {}
-        for place in places:
+        for place in run_indices:
             for language, score in _scores(runs[place].results.get("languages")).items():
                 groups.setdefault(language, {})[place] = score
         languages = list(groups)
-        rows = [_task_row(runs[place].name, runs[place].results, languages) for place in places]
-        rows += _baselines([runs[place] for place in places], languages)
+        rows = [
+            _task_row(runs[place].name, runs[place].results, languages) for place in run_indices
+        ]
+        rows += _baselines([runs[place] for place in run_indices], languages)
         elements.append(_charts([(task, draw_bars(groups, [run.name for run in runs]))]))
         elements.append(table(["", *languages, "average", "transfer gap"], rows))
     return elements
