@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from xlj import phrasebook
-from xlj.alignment_math import error_rate
 from xlj.config.choices import AlignmentOptions
 from xlj.inference import pretrained
 from xlj.retrieval.embedder import Embedder
-from xlj.retrieval.nearest import accuracy, centre, nearest
+from xlj.retrieval.search import accuracy, centre, nearest
+from xlj.word_alignment import gold_alignments
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
 
@@ -104,7 +104,7 @@ def score_run(workdir: Path, tests: dict[str, list[phrasebook.Pair]]) -> list[di
         alignments = list(Aligner(loaded, AlignmentOptions(), layers).align(words))
         errors.append(
             [
-                error_rate.score(
+                gold_alignments.error_rates(
                     [map(tuple, links[i].tolist()) for links in alignments], gold, gold
                 ).aer
                 for i in range(len(layers))

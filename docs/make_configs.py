@@ -12,7 +12,7 @@ from xlj import config as pretraining
 from xlj.config import finetuning, registered, registered_optimizers
 from xlj.config.optimizers import read_by_optimizer
 from xlj.config.sections import read_by_objectives
-from xlj.config.tasks import KINDS, load, read_by_kind
+from xlj.config.task import KINDS, load, read_by_kind
 
 WHOLE_SECTIONS = ("task.", "optimizer.", "mesh.")
 FILE = Path(__file__).with_name("configs.md")

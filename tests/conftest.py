@@ -288,8 +288,7 @@ def checkpoint(corpus, tmp_path_factory):
     import sentencepiece
 
     from xlj.checkpoints.writing import Checkpointer
-    from xlj.data.rows.corpus import Corpus
-    from xlj.data.rows.store import Manifest
+    from xlj.data.rows.store import Corpus, Manifest
     from xlj.data.tokenizer.vocabulary import Vocabulary
     from xlj.training import state
 
@@ -312,7 +311,7 @@ def checkpoint(corpus, tmp_path_factory):
     fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,)), 0))()
     manifest = Manifest(vocabulary.size, vocabulary.digest, vocabulary.dtype.str, {}, ())
     checkpointer = Checkpointer(folder, config, manifest, vocabulary, keep=1)
-    checkpointer.save(0, fresh.parts())
+    checkpointer.save(0, fresh.items())
     checkpointer.close()
     return folder
 

@@ -45,7 +45,7 @@ from xlj.finetuning import task_runs
 from xlj.models.segments import segments
 from xlj.objectives.objective import build
 from xlj.training import loop, start
-from xlj.training.randomness import row_rngs
+from xlj.training.step import row_rngs
 
 STEPS, SEED = 40, 5
 

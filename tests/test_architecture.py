@@ -274,7 +274,7 @@ def test_training_needs_no_tensorflow(tmp_path):
     """TensorBoard imports TensorFlow if it is installed, but not to write events."""
     code = (
         "import sys, xlj.training.loop, xlj.data.rows.preparing; from pathlib import Path; "
-        "from xlj.io.growing import GrowingFiles; from xlj.training.metrics import Metrics; "
+        "from xlj.io.atomic import GrowingFiles; from xlj.training.metrics import Metrics; "
         f"Metrics(GrowingFiles(Path({str(tmp_path)!r})), 0).log(1, {{'x': 1.0}}); "
         "print(*sys.modules, sep='\\n')"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from xlj import bench
 from xlj.config import ConfigError, parse
-from xlj.tools.benchmarking import links, peers, profile, rows, train_steps
+from xlj.tools.benchmarking import inference, peers, profile, rows, train_steps
 from xlj.tools.benchmarking.measurements import Measurement, Size, in_own_process, table
 
 SMALL = (
@@ -175,9 +175,9 @@ def test_ratios_above_1_mean_faster_for_times_and_for_rates():
 @pytest.mark.parametrize("method", ["argmax", "itermax"])
 def test_links_equal_those_of_simalign(method):
     pytest.importorskip("simalign", reason="simalign is not installed (.[peers])")
-    vectors, lengths = links.random_vectors(width=32, pairs=40)
-    xlj_links = np.asarray(links.xlj_call(method, vectors, lengths)())
-    simalign_links = links.simalign_links(vectors, lengths, links.SIMALIGN_NAMES[method])
+    vectors, lengths = inference.random_vectors(width=32, pairs=40)
+    xlj_links = np.asarray(inference.xlj_call(method, vectors, lengths)())
+    simalign_links = inference.simalign_links(vectors, lengths, inference.SIMALIGN_NAMES[method])
     for actual, expected, m, n in zip(xlj_links, simalign_links, *lengths, strict=True):
         np.testing.assert_array_equal(actual[:m, :n], expected > 0)
 

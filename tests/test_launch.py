@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from xlj import bench
-from xlj.io.exit_codes import CONTINUE
+from xlj.io.own_process import CONTINUE
 
 LAUNCH = Path(__file__).parents[1] / "launch"
 FLAGS = ["--config=c.py", "--workdir=/r/a b", "--config.data.mono=/t/{language}.txt"]

@@ -8,7 +8,7 @@ from xlj.config import ConfigError
 from xlj.data.labelled import conll, squad, tables
 from xlj.evaluation import prediction_files
 from xlj.evaluation.prediction_files import Form
-from xlj.interop import dictionaries
+from xlj.interop import vocabulary_matching
 from xlj.retrieval import sentence_files
 from xlj.word_alignment import gold_alignments, sentence_pairs
 
@@ -33,15 +33,15 @@ def question(**more):
         (question(answers=[{"text": LONG[1:], "answer_start": 10**200}]), squad.read),
         (question(question=[LONG]), squad.read),
         (question(answers=[{"text": "x", "answer_start": LONG}]), squad.read),
-        (f"{LONG} {LONG[:9]} a\n", lambda path: dictionaries.read(path, "en-de")),
+        (f"{LONG} {LONG[:9]} a\n", lambda path: vocabulary_matching.read(path, "en-de")),
         (f"0-0 {LONG}\n", gold_alignments.read),
         (f"0-{'1' * 10_000}\n", gold_alignments.read),
         (f"1 1 1\n{LONG}\n", gold_alignments.read),
         (f"1 1 {'1' * 10_000}\n", gold_alignments.read),
         (f"a\tb\t{LONG}\n", lambda path: list(sentence_pairs.read(path, with_gold=True))),
         (f"{LONG}\tb\n{LONG}\tc\n", sentence_files.read_with_ids),
-        (f"{LONG}\n", lambda path: sentence_files.read_places(path, 1, 1)),
-        (f"{'1' * 10_000}\n", lambda path: sentence_files.read_places(path, 1, 1)),
+        (f"{LONG}\n", lambda path: sentence_files.read_indices(path, 1, 1)),
+        (f"{'1' * 10_000}\n", lambda path: sentence_files.read_indices(path, 1, 1)),
         (f"{LONG}\tb\n", lambda path: sentence_files.read_pairs(path, ["a"], ["b"])),
         (f"{LONG}\n", lambda path: prediction_files.lines(path, Form("[01]", "0 or 1"))),
         (json.dumps({LONG: [LONG]}), prediction_files.answers),

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from planned_batches import PlannedBatches
 
-from xlj.cli import alignment_flags, command, configs, retrieval_flags
+from xlj import retrieve
+from xlj.cli import alignment_flags, command, configs
 from xlj.config import parse
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.objectives import operations
 from xlj.tools.sweeping import definition
 from xlj.training.run_flops import RunFlops
@@ -88,9 +89,7 @@ def resolve(monkeypatch, tmp_path):
         elif words[2] in ("xlj.align", "xlj.retrieve"):
             with monkeypatch.context() as context:
                 context.chdir(tmp_path)
-                {"xlj.align": alignment_flags, "xlj.retrieve": retrieval_flags}[words[2]].check(
-                    flags
-                )
+                {"xlj.align": alignment_flags, "xlj.retrieve": retrieve}[words[2]].check(flags)
 
     monkeypatch.chdir(ROOT)
     return resolve

@@ -13,7 +13,7 @@ from xlj import convert, phrasebook, predict
 from xlj.api.encoder import load
 from xlj.config import ConfigError, finetuning
 from xlj.finetuning import task_data, task_runs
-from xlj.inference import labeller
+from xlj.inference import predictor
 from xlj.io import file_ranges
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -268,7 +268,7 @@ def test_answers_equal_those_of_transformers(runs, folders):
 
 
 def test_output_lines_match_input_lines(runs, call, tmp_path, monkeypatch):
-    monkeypatch.setattr(labeller, "_CHUNK", 3)
+    monkeypatch.setattr(predictor, "_CHUNK", 3)
     _, done = runs("tagging")
     checkpoint = f"--checkpoint={done.folder}"
     lines = ["The cat sleeps .", "", "I read", "\xe9", "a b c d", "Good morning"]

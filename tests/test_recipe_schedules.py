@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from xlj.config import parse
-from xlj.training import durations, schedule_tables
-from xlj.training.schedule import Schedule
+from xlj.training import durations
+from xlj.training.schedule import Schedule, make_lines
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -83,7 +83,7 @@ def test_a_run_has_the_papers_values_after_certain_numbers_of_tokens(name):
         model = phase.config.model
         assert planned.rates.learning_rate == pytest.approx(rate, rel=2e-3), tokens
         if rows is not None:
-            assert options.batch_size * planned.microbatches // phase.parts == rows
+            assert options.batch_size * planned.microbatches // phase.accumulation_steps == rows
         assert (phase.config.data.length, phase.config.data.alpha) == (length, alpha)
         assert options.mask_rate == masks
         assert (model.rotary_base, model.rotary_local_base) == bases
@@ -127,7 +127,7 @@ def test_a_tiny_run_goes_through_the_same_phases(name, rows_folder):
     tiny.data.cache = str(rows_folder)
     config = parse(tiny)
     store = prepare_rows(config)
-    all_lines = schedule_tables.make_lines(Schedule(config, store), store)
+    all_lines = make_lines(Schedule(config, store), store)
     lines = {line["step"]: line for line in all_lines}
     full = resolved(name).schedule
     starts = [phase.start for phase in config.schedule]

@@ -11,7 +11,7 @@ from test_papers import recipes_of_papers
 from xlj import config as schema
 from xlj.config import ConfigError, parse, variants
 from xlj.config.fields import lookup
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.text.templates import paired_languages
 from xlj.data.text.text_tasks import text_tasks
 from xlj.data.tokenizer import vocabulary_training
@@ -19,7 +19,7 @@ from xlj.objectives.masking.options import Masking
 from xlj.objectives.objective import build
 from xlj.optimizers import Rates
 from xlj.sharding import meshes
-from xlj.training import loop, phases, start, state
+from xlj.training import loop, resources, start, state
 from xlj.training.step import make_train_step
 
 ROOT = Path(__file__).parents[1]
@@ -89,7 +89,7 @@ def test_recipes_build_and_trace(name, variant):
         for objective_name, options in active.items():
             length = lookup(config, options.row_kind.length) or 128  # auto: any length
             shapes = {objective_name: (options.batch_size, length)}
-            batch |= phases.abstract_batch(active, shapes, "<u4", mesh)
+            batch |= resources.abstract_batch(active, shapes, "<u4", mesh)
         before = jax.eval_shape(lambda: state.init(config, corpus, 0))
         after = jax.eval_shape(
             make_train_step(phase, built, mesh), before, batch, 0, Rates(1e-3, 0.0)

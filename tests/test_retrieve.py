@@ -9,7 +9,7 @@ import pytest
 from xlj import phrasebook, retrieve
 from xlj.config import ConfigError
 from xlj.inference import pretrained
-from xlj.retrieval import nearest
+from xlj.retrieval import search
 from xlj.retrieval.embedder import Embedder
 
 
@@ -97,7 +97,7 @@ def test_centred_subtracts_the_mean_vector_of_each_side(run, checkpoint, tmp_pat
         Embedder(pretrained.load(checkpoint), [2], "mean").embed(lines)[0] for lines in texts
     )
     means = (side.mean(0, dtype=np.float64).astype(np.float32) for side in (source, target))
-    expected = nearest.accuracy(nearest.nearest(source - next(means), target - next(means)))
+    expected = search.accuracy(search.nearest(source - next(means), target - next(means)))
     arguments = [f"--source={files[0]}", f"--target={files[1]}", "--layer=2"]
     assert run(*arguments, "--centred")[0] == [{"layer": 2, **expected._asdict(), "sentences": 60}]
     assert run(*arguments)[0][0]["source_to_target"] != expected.source_to_target

@@ -9,7 +9,7 @@ from xlj import phrasebook, score
 from xlj.api.encoder import load
 from xlj.config import ConfigError
 from xlj.io import file_ranges
-from xlj.retrieval import margins, pair_scores
+from xlj.retrieval import pair_scores
 
 
 def lines_of(count, seed=3):
@@ -58,7 +58,7 @@ def numpy_scores(checkpoint, lines, by):
 @pytest.mark.parametrize("by", ["cosine", "margin"])
 def test_scores_equal_numpy(run, text, tmp_path, checkpoint, by, monkeypatch):
     monkeypatch.setattr(file_ranges, "RANGE_BYTES", 500)  # several parts
-    monkeypatch.setattr(margins, "CHUNK", 7)
+    monkeypatch.setattr(pair_scores, "CHUNK", 7)
     monkeypatch.setattr(pair_scores, "_CHUNK", 5)
     scores, printed = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}")
     np.testing.assert_allclose(

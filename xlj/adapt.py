@@ -19,7 +19,7 @@ from xlj.cli import command, configs, outputs
 from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError, variants
 from xlj.config.paths import local_path
-from xlj.io import exit_codes
+from xlj.io import own_process
 
 if TYPE_CHECKING:  # a command reads its flags without ml_collections
     from ml_collections import ConfigDict
@@ -182,7 +182,7 @@ def main(flags: Namespace) -> int:
     )
     explicit = [configs.key_of(override) for override in flags.overrides]
     is_finished = stages.adapt(request, flags.config, output, explicit, flags.dry_run)
-    return 0 if is_finished or flags.dry_run else exit_codes.CONTINUE
+    return 0 if is_finished or flags.dry_run else own_process.CONTINUE
 
 
 def _parse_names(text: str) -> tuple[str, ...]:

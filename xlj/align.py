@@ -19,15 +19,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli import alignment_flags, command, outputs, shards
+from xlj.cli import alignment_flags, command, outputs
 from xlj.config import ConfigError
 from xlj.config.choices import ENCODINGS, AlignmentOptions
 from xlj.io.malformed import Skipping
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
-    from xlj.alignment_math.error_rate import AlignmentScores
     from xlj.api.encoder import Encoder
     from xlj.word_alignment.aligner import Aligner
+    from xlj.word_alignment.gold_alignments import AlignmentScores
     from xlj.word_alignment.projection import Projection
     from xlj.word_alignment.sentence_pairs import Pair
 
@@ -97,7 +97,7 @@ def _align_shard(flags: Namespace) -> None:
     """Aligns the missing parts of this shard."""
     from xlj.api.encoder import load
     from xlj.io import atomic, file_ranges
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
     from xlj.word_alignment import link_formats, sentence_pairs
 
     form = sentence_pairs.Form(flags.columns, flags.words)
@@ -105,28 +105,28 @@ def _align_shard(flags: Namespace) -> None:
     paths = file_ranges.files_of_flag("input", flags.input)
     units = file_ranges.split_files(paths)
     names = (*_OPTIONS, "threshold", "lowercase", "columns", "words", "output_format")
-    job = shards.job(flags, paths, names)
-    parts = Parts(Path(flags.output), job, len(units), ".links", flags.shard)
+    job = outputs.job(flags, paths, names)
+    part_files = PartFiles(Path(flags.output), job, len(units), ".links", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
-    if parts.remaining():
+    if part_files.remaining():
         encoder = load(flags.checkpoint)
         aligner = _aligner(flags, encoder, _options(flags, encoder))
-    for part in parts.remaining():
+    for part in part_files.remaining():
         unit, size = units[part], 0
         lines, place = unit.lines(skipping), unit.place
         pairs = sentence_pairs.parse(
             lines, place, is_start=not unit.start, skipping=skipping, form=form
         )
         pairs, same_pairs = itertools.tee(_with_progress(pairs, None))
-        with atomic.writing(parts.file(part)) as output:
+        with atomic.writing(part_files.file(part)) as output:
             alignments = aligner.scored(
                 _normalise(pairs, flags), of_pieces=flags.output_format == "pieces"
             )
             for size, ((aligned,), pair) in enumerate(zip(alignments, same_pairs, strict=True), 1):
                 output.write(line(size, pair, aligned).encode())
-        parts.mark_complete(part, **unit.as_json(), pairs=size)
+        part_files.mark_complete(part, **unit.as_json(), pairs=size)
     skipping.report()
-    shards.finish(parts)
+    outputs.finish(part_files)
 
 
 def _align(
@@ -200,7 +200,7 @@ def _report_windows(aligner: "Aligner", size: int) -> None:
 def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["Pair"]) -> None:
     """Prints the scores of all layers for each selected method and encoding. Also writes the scores
     to --scores, and plots them to --plot."""
-    from xlj.evaluation import layer_report
+    from xlj.evaluation import language_report
     from xlj.io import atomic
     from xlj.word_alignment import gold_alignments
 
@@ -222,14 +222,16 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
         lines += [{**names, "layer": i, **score._asdict()} for i, score in enumerate(scores)]
         if method == methods[0]:
             _report_windows(aligner, size)
-    print(layer_report.table(by_variant))
+    print(language_report.layer_table(by_variant))
     if flags.scores:
         content = "".join(f"{json.dumps(line)}\n" for line in lines)
         atomic.write(Path(flags.scores), content.encode())
     curves = {name: [score.aer for score in scores] for name, scores in by_variant.items()}
     title = flags.input.name if len(variants) > 1 else f"{flags.input.name}: {options.method}"
     if flags.plot:
-        outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "AER"))
+        outputs.draw(
+            flags.plot, lambda: language_report.plot_layers(curves, flags.plot, title, "AER")
+        )
 
 
 if __name__ == "__main__":

@@ -81,16 +81,7 @@ def main(flags: Namespace) -> None:
     import jax
 
     from xlj.io import atomic
-    from xlj.tools.benchmarking import (
-        attention,
-        inference,
-        links,
-        machine,
-        profile,
-        rows,
-        start_up,
-        train_steps,
-    )
+    from xlj.tools.benchmarking import attention, inference, machine, profile, rows, train_steps
     from xlj.tools.benchmarking.measurements import Measure, Measurement, Size, record, table
     from xlj.training.start import adopt_model
 
@@ -100,12 +91,12 @@ def main(flags: Namespace) -> None:
         "objectives": partial(train_steps.measure_objectives, names=names or tuple(known)),
         "profile": partial(profile.measure_kinds, names=names or ("mmlm",)),
         "attention": attention.measure_attention,
-        "links": links.measure_links,
+        "links": inference.measure_links,
         "align": inference.align,
         "embed": inference.embed,
         "prepare": rows.prepare,
         "read": rows.read,
-        "start": start_up.measure_imports,
+        "start": machine.measure_imports,
     }
     size = Size(flags.rows, flags.length, flags.repeats)
     config = adopt_model(flags.config).for_platform(jax.default_backend())

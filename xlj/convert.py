@@ -11,13 +11,165 @@ The output folder appears only when it is complete. More: docs/convert.md
 
 import os
 from argparse import Namespace
+from pathlib import Path
 
-from xlj.cli import command, conversion_flags
+from xlj.cli import command
+from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 from xlj.config.paths import local_path
 
+SIZES = {
+    "layers": "number of layers of the larger model",
+    "hidden": "width of the larger model's hidden vectors",
+    "heads": "number of the larger model's attention heads",
+    "key_value_heads": "number of the larger model's heads of keys and values",
+    "intermediate": "inner width of the larger model's feed-forward layers",
+}
+"""The keys of `model` that `widen` can increase, with their help."""
 
-@command.entry("convert", __doc__, conversion_flags.add)
+_NEW_FOLDER = "new folder for the converted model"
+
+
+def add(parser: Parser) -> None:
+    """Adds the actions, each with its flags."""
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="import|export|extend|merge|widen"
+    )
+    add = actions.add_parser(
+        "import",
+        doc="Converts a Hugging Face folder (XLM-R, RoBERTa, BERT, mBERT, ERNIE-M, XLM-Align or\n"
+        "InfoXLM, with its tokenizer) to an xlj checkpoint for --config.init_from.",
+    ).add_argument
+    add("--source", metavar="DIR", required=True, type=Path, help="Hugging Face folder to convert")
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
+    exporting = actions.add_parser(
+        "export",
+        doc="Writes a Hugging Face folder. AutoModelForMaskedLM, AutoModel and AutoTokenizer of\n"
+        "transformers load it. A fine-tuned model is loaded with one of these classes instead of\n"
+        "AutoModelForMaskedLM: AutoModelForSequenceClassification, AutoModelForMultipleChoice,\n"
+        "AutoModelForTokenClassification or AutoModelForQuestionAnswering.",
+    )
+    _export_flags(exporting)
+    extending = actions.add_parser(
+        "extend",
+        doc="Adds pieces to the vocabulary of a checkpoint, for languages whose words this\n"
+        "vocabulary splits into many short pieces. The vector of a new piece starts from the\n"
+        "mean vector of the pieces that the new piece replaces.",
+    )
+    _extend_flags(extending)
+    merging = actions.add_parser(
+        "merge",
+        doc="Merges models of the same shapes and vocabulary into one checkpoint: the mean of the\n"
+        "models or, with --base, the base plus the merged differences of the models from the\n"
+        "base (TIES).",
+    )
+    _merge_flags(merging)
+    widening = actions.add_parser(
+        "widen",
+        doc="Builds a larger initial model from a smaller model. The middle of each weight matrix\n"
+        "is the smaller model's matrix, and copies of the smaller matrix surround it. Layers are\n"
+        "repeated.",
+    )
+    _widen_flags(widening)
+
+
+def _export_flags(parser: Parser) -> None:
+    parser.add_checkpoint()
+    add = parser.add_argument
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
+    add(
+        "--pooling",
+        choices=("mean", "first"),
+        help="also write the files of sentence-transformers. mean: a sentence vector is the mean "
+        "over all tokens including <s> and </s>. first: the vector of <s>. Without "
+        "this flag, the sentence-transformers modules of an imported model are written, if it has "
+        "any",
+    )
+    add(
+        "--layer",
+        metavar="N",
+        type=int,
+        help="last layer to export, for sentence vectors from this layer. An export of "
+        "fewer layers has no head [all layers]",
+    )
+
+
+def _extend_flags(parser: Parser) -> None:
+    parser.add_checkpoint()
+    add = parser.add_argument
+    add(
+        "--text",
+        metavar="FILE",
+        required=True,
+        nargs="+",
+        type=Path,
+        help="text files of the new languages, one sentence per line, plain or compressed",
+    )
+    add("--pieces", metavar="N", required=True, type=int, help="number of pieces to add")
+    add(
+        "--share",
+        metavar="P",
+        type=float,
+        help="for unigram vocabularies: expected share of the new languages in future text. With a "
+        "larger share, text of the new languages has fewer pieces, but text of old languages "
+        "is split differently more often [0.01]",
+    )
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
+
+
+def _merge_flags(parser: Parser) -> None:
+    add = parser.add_argument
+    add(
+        "--models",
+        metavar="DIR",
+        required=True,
+        nargs="+",
+        help="workdirs, checkpoint folders or Hugging Face folders",
+    )
+    add(
+        "--weights",
+        metavar="W",
+        nargs="+",
+        type=float,
+        help="weight of each model in the mean [equal]",
+    )
+    add(
+        "--base",
+        metavar="DIR",
+        help="merge with TIES, where DIR is the model from which the training of --models started "
+        "[without --base, the merge is the mean]",
+    )
+    add(
+        "--share",
+        metavar="P",
+        type=float,
+        help="TIES: share of each model's differences from the base to keep; the largest are kept "
+        "[0.2]",
+    )
+    add(
+        "--scale",
+        metavar="X",
+        type=float,
+        help="TIES: factor of the merged differences (lambda) [1]",
+    )
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
+
+
+def _widen_flags(parser: Parser) -> None:
+    parser.add_checkpoint()
+    add = parser.add_argument
+    for name, what in SIZES.items():
+        add(f"--{name}", metavar="N", type=int, help=f"{what} [as in --checkpoint]")
+    add(
+        "--copied",
+        action="store_true",
+        help="copy weights unchanged, as for ModernBERT-large. Without this flag, weights are "
+        "divided by the number of copies of their input, and noise makes the copies differ",
+    )
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
+
+
+@command.entry("convert", __doc__, add)
 def main(flags: Namespace) -> None:
     """Writes the converted model to a new folder."""
     output = local_path("--output", flags.output).absolute()
@@ -44,7 +196,7 @@ def main(flags: Namespace) -> None:
         elif flags.action == "widen":
             from xlj.conversion.widening import widen
 
-            sizes = {name: getattr(flags, name) for name in conversion_flags.SIZES}
+            sizes = {name: getattr(flags, name) for name in SIZES}
             sizes = {name: size for name, size in sizes.items() if size is not None}
             widen(flags.checkpoint, sizes, output, flags.copied)
         else:

@@ -12,7 +12,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from xlj.cli import command, outputs, sentence_vectors, shards
+from xlj.cli import command, outputs, sentence_vectors
 from xlj.cli.parser import Parser
 from xlj.config.choices import VECTOR_TYPES
 from xlj.io.malformed import Skipping
@@ -31,7 +31,7 @@ def _add_flags(parser: Parser) -> None:
         "--output", ".npy file for the vectors; with --shard, a folder of parts", required=True
     )
     parser.add_malformed("a row of NaN")
-    shards.add_flag(parser)
+    outputs.add_flag(parser)
     add(
         "--dtype",
         choices=VECTOR_TYPES,
@@ -52,7 +52,7 @@ def main(flags: Namespace) -> None:
     from tqdm import tqdm
 
     from xlj.io import files, formats
-    from xlj.retrieval import vector_file
+    from xlj.retrieval import sentence_files
 
     formats.refuse(flags.input, files.head(flags.input))
 
@@ -62,7 +62,7 @@ def main(flags: Namespace) -> None:
         total = sum(1 for _ in files.lines(flags.input, skipping))
     embedder = sentence_vectors.load_embedder(flags)
     with (
-        vector_file.writing(flags.output, embedder.width, flags.dtype, skipping) as append,
+        sentence_files.writing(flags.output, embedder.width, flags.dtype, skipping) as append,
         tqdm(total=total, desc="embedding", unit=" sentences", disable=None) as bar,
     ):
         texts = map(str.strip, files.lines(flags.input, skipping))
@@ -80,18 +80,18 @@ def _embed_shard(flags: Namespace) -> None:
     """Embeds the missing parts of this shard."""
     outputs.check_folder("output", flags.output)
     from xlj.io import file_ranges, formats
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
 
     paths = file_ranges.files_of_flag("input", flags.input)
     for path in paths:
         formats.refuse(path)
     units = file_ranges.split_files(paths)
-    job = shards.job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
-    parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
+    job = outputs.job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
+    part_files = PartFiles(flags.output, job, len(units), ".npy", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
-    sentence_vectors.embed_parts(flags, parts, units, flags.dtype, skipping)
+    sentence_vectors.embed_parts(flags, part_files, units, flags.dtype, skipping)
     skipping.report()
-    shards.finish(parts)
+    outputs.finish(part_files)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli import command, mining_flags, sentence_vectors, shards
+from xlj.cli import command, outputs, sentence_vectors
+from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
+from xlj.config.choices import SEARCHES
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     import numpy as np
@@ -26,16 +28,85 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     from xlj.retrieval.sentence_files import Sentences
 
 
-@command.entry("mine", __doc__, mining_flags.add)
+def add(parser: Parser) -> None:
+    """Adds all flags."""
+    add = parser.add_argument
+    sentence_vectors.add_pair_flags(parser, "one sentence per line, or `id TAB sentence`")
+    add(
+        "--threshold",
+        metavar="T",
+        type=float,
+        help="minimum margin of a pair. The margin is the cosine of the pair divided by the mean "
+        "cosine of both sentences with their nearest neighbours [the threshold with the best F1 on "
+        "--gold]",
+    )
+    parser.add_file(
+        "--gold",
+        "file of true pairs, one `source id TAB target id` per line; the command then prints "
+        "precision, recall and F1",
+    )
+    parser.add_file(
+        "--output", "file for the pairs, best pair first; with --shard, a folder of parts"
+    )
+    outputs.add_flag(parser)
+    add(
+        "--search",
+        choices=SEARCHES,
+        default="exact",
+        help="exact: compute every cosine. faiss: compute margins only for candidates from a FAISS "
+        "index, and print the recall compared with the exact search [exact]",
+    )
+    add(
+        "--index",
+        help="FAISS index, in the syntax of FAISS' index_factory [IVFn,SQfp16 with about n = 4 "
+        "sqrt(sentences) lists; Flat for few sentences]",
+    )
+    add(
+        "--probes",
+        metavar="N",
+        type=at_least(1),
+        default=32,
+        help="number of FAISS lists to search for each sentence [32]",
+    )
+    add("--scores", action="store_true", help="write the margin as a third column of --output")
+
+
+def check(flags: Namespace) -> None:
+    """Raises a `ConfigError` if flags contradict each other, or the output cannot be written."""
+    if flags.threshold is None and flags.gold is None:
+        raise ConfigError(
+            "set the minimum margin of a pair with --threshold=T (for example 1.06; 0 keeps all "
+            "pairs), or determine it with --gold=FILE"
+        )
+    if flags.threshold is not None and math.isnan(flags.threshold):
+        raise ConfigError("--threshold=nan is not a number")
+    if flags.gold is None and flags.output is None:
+        raise ConfigError(
+            "nothing to do: name a file for the pairs with --output=FILE, or score them with --gold"
+        )
+    if flags.index and flags.search != "faiss":
+        raise ConfigError("--index needs --search=faiss")
+    if flags.scores and flags.output is None:
+        raise ConfigError("--scores writes a column of --output; set --output=FILE")
+    if flags.shard and flags.output is None:
+        raise ConfigError("--shard needs a folder that all shards share: --output=FOLDER")
+    if flags.shard:
+        outputs.check_folder("output", flags.output)
+        return
+    names = ("checkpoint", "source", "target", "gold")
+    outputs.check_output("output", flags.output, [(name, getattr(flags, name)) for name in names])
+
+
+@command.entry("mine", __doc__, add)
 def main(flags: Namespace) -> None:
     """Embeds both texts, mines pairs, writes them and prints scores."""
-    mining_flags.check(flags)
+    check(flags)
     import numpy as np
 
-    from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
+    from xlj.evaluation.metrics import best_threshold, pair_scores
     from xlj.io import file_ranges
     from xlj.retrieval import mining, sentence_files
-    from xlj.retrieval.nearest import centre
+    from xlj.retrieval.search import centre
 
     files = [file_ranges.files_of_flag(name, getattr(flags, name)) for name in ("source", "target")]
     source, target = (sentence_files.read_with_ids(*paths) for paths in files)
@@ -47,9 +118,12 @@ def main(flags: Namespace) -> None:
         all_vectors = _embed_shard(flags, files)
         if all_vectors is None:
             return
-    places = [mining.first_occurrences(side.texts) for side in (source, target)]
+    first_indices = [mining.first_occurrences(side.texts) for side in (source, target)]
     texts, names = (
-        [[values[i] for i in first] for values, first in zip(both_sides, places, strict=True)]
+        [
+            [values[i] for i in first]
+            for values, first in zip(both_sides, first_indices, strict=True)
+        ]
         for both_sides in ((source.texts, target.texts), (_names(source), _names(target)))
     )
     embedder = sentence_vectors.load_embedder(flags)
@@ -57,7 +131,7 @@ def main(flags: Namespace) -> None:
         vectors = [layers[0] for layers in sentence_vectors.embed(flags, embedder, *texts)]
         sentence_vectors.report_truncated(embedder)
     else:
-        vectors = [side[first] for side, first in zip(all_vectors, places, strict=True)]
+        vectors = [side[first] for side, first in zip(all_vectors, first_indices, strict=True)]
         for side in vectors if flags.centred else ():
             centre(side)
     mined, recall = _mine(flags, *vectors)
@@ -88,17 +162,17 @@ def _mine(
 ) -> tuple["PairIndices", dict[str, float]]:
     """Returns the mined pairs, and entries of the report: with --search=faiss, the recall compared
     with the exact search."""
-    from xlj.retrieval import candidates, mining
+    from xlj.retrieval import mining
 
     if flags.search == "exact":
         return mining.mine(source, target), {}
-    of_target = candidates.build_search(target, flags.index or "", flags.probes)
-    recall = candidates.recall(of_target, source, target)
-    targets = candidates.search_chunks(of_target, source)
+    of_target = mining.build_search(target, flags.index or "", flags.probes)
+    recall = mining.recall(of_target, source, target)
+    targets = mining.search_chunks(of_target, source)
     del of_target  # keeps only one index in memory
-    of_source = candidates.build_search(source, flags.index or "", flags.probes)
-    sources = candidates.search_chunks(of_source, target)
-    pairs = mining.select_pairs(candidates.rank_by_margin(targets, sources))
+    of_source = mining.build_search(source, flags.index or "", flags.probes)
+    sources = mining.search_chunks(of_source, target)
+    pairs = mining.select_pairs(mining.rank_by_margin(targets, sources))
     return pairs, {"recall_at_4": round(recall, 4)}
 
 
@@ -113,16 +187,16 @@ def _embed_shard(
     import numpy as np
 
     from xlj.io import file_ranges
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
 
     sides = [file_ranges.split_files(paths) for paths in files]
     units = [*sides[0], *sides[1]]
-    job = shards.job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
-    parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
-    sentence_vectors.embed_parts(flags, parts, units, "float32", has_ids=True)
-    if not shards.finish(parts):
+    job = outputs.job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
+    part_files = PartFiles(flags.output, job, len(units), ".npy", flags.shard)
+    sentence_vectors.embed_parts(flags, part_files, units, "float32", has_ids=True)
+    if not outputs.finish(part_files):
         return None
-    loaded = [np.load(parts.file(part)) for part in range(len(units))]
+    loaded = [np.load(part_files.file(part)) for part in range(len(units))]
     first = len(sides[0])
     return np.concatenate(loaded[:first]), np.concatenate(loaded[first:])
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli import command, outputs, shards
+from xlj.cli import command, outputs
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 from xlj.config.choices import LABEL_FORMATS, TEXT_FORMATS
@@ -23,7 +23,7 @@ from xlj.io.malformed import Skipping
 
 if TYPE_CHECKING:  # these modules import JAX, which takes too long for --help
     from xlj.finetuning.new_text import Item
-    from xlj.inference.labeller import Labeller
+    from xlj.inference.predictor import Labeller
     from xlj.inference.row_batches import Advance
 
 
@@ -58,7 +58,7 @@ def _add_flags(parser: Parser) -> None:
         "else tsv]",
     )
     parser.add_malformed("an empty line")
-    shards.add_flag(parser)
+    outputs.add_flag(parser)
 
 
 @command.entry("predict", __doc__, _add_flags)
@@ -112,7 +112,7 @@ def main(flags: Namespace) -> None:
 def _load_labeller(flags: Namespace) -> "Labeller":
     from xlj.finetuning import new_text
     from xlj.inference import pretrained
-    from xlj.inference.labeller import Labeller
+    from xlj.inference.predictor import Labeller
 
     labeller = Labeller(pretrained.load(flags.checkpoint), flags.checkpoint)
     new_text.check_formats(labeller.kind, flags.input_format, flags.output_format)
@@ -143,9 +143,9 @@ def _label_shard(flags: Namespace) -> None:
     from xlj.config.task import labelling_options
     from xlj.data.labelled import kind
     from xlj.finetuning import new_text
-    from xlj.inference.labeller import task_of
+    from xlj.inference.predictor import task_of
     from xlj.io import atomic, file_ranges
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
 
     source = stored_models.find(flags.checkpoint)
     task = task_of(source.task, source.leaves, flags.checkpoint)
@@ -156,11 +156,13 @@ def _label_shard(flags: Namespace) -> None:
     # A CoNLL sentence has several lines, so files are not split.
     size = sys.maxsize if flags.input_format == "conll" else file_ranges.RANGE_BYTES
     units = file_ranges.split_files(paths, size)
-    job = shards.job(flags, paths, ("input_format", "output_format"))
+    job = outputs.job(flags, paths, ("input_format", "output_format"))
     job["task"] = labelling_options(task)
-    parts = Parts(Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard)
+    part_files = PartFiles(
+        Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard
+    )
     skipping = Skipping(flags.malformed, "--malformed")
-    missing = parts.remaining()
+    missing = part_files.remaining()
     if missing:
         labeller = _load_labeller(flags)
         with tqdm(desc="labelling", unit=" lines", disable=None) as bar:
@@ -168,13 +170,13 @@ def _label_shard(flags: Namespace) -> None:
                 unit, count = units[part], 0
                 lines = unit.lines(skipping)
                 items = new_text.read(flags.input_format, lines, unit.place, labeller.kind)
-                with atomic.writing(parts.file(part)) as output:
+                with atomic.writing(part_files.file(part)) as output:
                     for line in _label(flags, labeller, items, bar.update):
                         output.write(line.encode())
                         count += 1
-                parts.mark_complete(part, **unit.as_json(), lines=count)
+                part_files.mark_complete(part, **unit.as_json(), lines=count)
         _report(labeller, skipping)
-    shards.finish(parts)
+    outputs.finish(part_files)
 
 
 def _report(labeller: "Labeller", skipping: Skipping) -> None:

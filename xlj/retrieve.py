@@ -9,21 +9,113 @@ both directions as JSON. More: docs/retrieve.md
 
 import json
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from xlj.cli import command, outputs, retrieval_flags, sentence_vectors
+from xlj.cli import command, outputs, sentence_vectors
+from xlj.cli.parser import Parser
+from xlj.config import ConfigError
+from xlj.config.choices import SIMILARITIES
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
-    from xlj.retrieval.nearest import Accuracy
+    from xlj.retrieval.search import Accuracy
 
 
-@command.entry("retrieve", __doc__, retrieval_flags.add)
+class Files(NamedTuple):
+    """The files of one language."""
+
+    language: str
+    source: Path
+    target: Path
+    gold: Path | None
+    output: Path | None
+
+
+def add(parser: Parser) -> None:
+    """Adds all flags."""
+    add = parser.add_argument
+    sentence_vectors.add_pair_flags(parser, "one sentence per line")
+    parser.add_file(
+        "--gold",
+        "file of labels in the format of XTREME: line i has the zero-based number of the source "
+        "line that target line i translates [target line i translates source line i]",
+    )
+    parser.add_file(
+        "--output",
+        "file for predictions in the format of XTREME: for each target line, the zero-based number "
+        "of the nearest source line",
+    )
+    add(
+        "--languages",
+        metavar="A,B",
+        help="languages to evaluate one after another, separated by commas. Each replaces "
+        "{language} in the file names; the average is printed last",
+    )
+    add("--layers", choices=("all",), help="print the accuracy at every layer (XLM-E Figure 3)")
+    parser.add_file(
+        "--plot", "file for a plot of the accuracy by layer, with --layers=all (.png, .svg, .pdf)"
+    )
+    add(
+        "--similarity",
+        choices=SIMILARITIES,
+        default="cosine",
+        help="cosine: the cosine of two vectors. margin: the cosine divided by the mean cosine of "
+        "both vectors with their nearest neighbours [cosine]",
+    )
+
+
+def check(flags: Namespace) -> list[Files]:
+    """Returns the files of each language. Without --languages, this is one item, whose language is
+    empty.
+
+    Raises:
+      ConfigError: if flags contradict each other, or an output cannot be written.
+    """
+    from xlj.io import files
+
+    languages = [name.strip() for name in flags.languages.split(",")] if flags.languages else [""]
+    if flags.layers and (flags.layer is not None or flags.output):
+        raise ConfigError("--layers=all only prints scores: remove --layer and --output")
+    for name in ("source", "target", "gold", "output"):
+        path = getattr(flags, name)
+        is_template = "{language}" in str(path)
+        if is_template and not flags.languages:
+            raise ConfigError(f"--{name}={path}: name the languages with --languages=A,B")
+        if flags.languages and path and not is_template and name in ("source", "output"):
+            raise ConfigError(f"--{name}={path}: with --languages, the name needs {{language}}")
+        if flags.languages and path and not is_template and files.is_stream(path):
+            raise ConfigError(
+                f"--{name}={path}: --languages reads this input once for each language; name a "
+                "file, not a stream"
+            )
+    if flags.languages and ("" in languages or len(set(languages)) < len(languages)):
+        raise ConfigError(f"--languages={flags.languages}: a language is empty or repeated")
+    by_language = [_files(flags, language) for language in languages]
+    inputs = [("checkpoint", flags.checkpoint)]
+    for name in ("source", "target", "gold"):
+        inputs += [(name, getattr(files_of, name)) for files_of in by_language]
+    for files_of in by_language:
+        outputs.check_output("output", files_of.output, inputs)
+    outputs.check_plot_of_layers(flags.plot, flags.layers, inputs)
+    return by_language
+
+
+def _files(flags: Namespace, language: str) -> Files:
+    source, target, gold, output = (
+        Path(str(path).replace("{language}", language)) if path else None
+        for path in (flags.source, flags.target, flags.gold, flags.output)
+    )
+    assert source and target
+    return Files(language, source, target, gold, output)
+
+
+@command.entry("retrieve", __doc__, add)
 def main(flags: Namespace) -> None:
     """Embeds all files, searches, and prints the accuracy."""
-    files = retrieval_flags.check(flags)
-    from xlj.evaluation import layer_report
+    files = check(flags)
+    from xlj.evaluation import language_report
     from xlj.retrieval import sentence_files
-    from xlj.retrieval.nearest import Accuracy, accuracy, nearest
+    from xlj.retrieval.search import Accuracy, accuracy, nearest
 
     # Reads all files before the model is loaded, so that errors in them are reported early.
     tasks = [
@@ -42,7 +134,7 @@ def main(flags: Namespace) -> None:
         for layer, scores, source, target in zip(embedder.layers, layers, *vectors, strict=True):
             neighbours = nearest(source, target, flags.similarity)
             if paths.output:
-                sentence_files.write_places(paths.output, neighbours.sources.indices[:, 0])
+                sentence_files.write_indices(paths.output, neighbours.sources.indices[:, 0])
             scores.append(accuracy(neighbours, task.translations))
             name = {"language": paths.language} if paths.language else {}
             _print({**name, "layer": layer}, scores[-1], len(task.target))
@@ -58,7 +150,9 @@ def main(flags: Namespace) -> None:
         }
         title = f"{flags.source.name}: {flags.similarity}, {flags.pooling or 'mean'}"
         title += ", centred" if flags.centred else ""
-        outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "accuracy@1"))
+        outputs.draw(
+            flags.plot, lambda: language_report.plot_layers(curves, flags.plot, title, "accuracy@1")
+        )
 
 
 def _print(names: dict, accuracy: "Accuracy", sentences: int) -> None:

@@ -9,8 +9,10 @@ Each input line is `source TAB target`. Output line i is the score of input line
 work among hosts. More: docs/score.md
 """
 
+import argparse
 import contextlib
 import itertools
+import math
 import sys
 import tempfile
 from argparse import Namespace
@@ -18,23 +20,107 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xlj.cli import command, outputs, scoring_flags, shards
+from xlj.cli import command, outputs, sentence_vectors
+from xlj.cli.parser import Parser
+from xlj.config import ConfigError
+from xlj.config.choices import PAIR_SCORES
 from xlj.io.malformed import Skipping
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     import numpy as np
 
-    from xlj.io.parts import Parts
-    from xlj.retrieval.pair_files import Unit
-    from xlj.retrieval.pair_scores import TextPair
+    from xlj.io.part_files import PartFiles
+    from xlj.retrieval.pair_scores import TextPair, Unit
 
 
-@command.entry("score", __doc__, scoring_flags.add)
+def add(parser: Parser) -> None:
+    """Adds all flags."""
+    add = parser.add_argument
+    sentence_vectors.add_flags(parser)
+    parser.add_file(
+        "--input",
+        "file of pairs, one `source TAB target` or `source ||| target` per line [standard input]",
+    )
+    for name in ("--source", "--target"):
+        parser.add_file(name, f"file whose line i is the {name[2:]} of pair i, instead of --input")
+    add(
+        "--by",
+        choices=PAIR_SCORES,
+        default="cosine",
+        help="cosine: the cosine of the two sentence vectors. margin: the cosine divided by the "
+        "mean cosine of both vectors with their nearest neighbours among all pairs, as in LASER. "
+        "likelihood: how well a model of configs/aligner.py generates each sentence from the other "
+        "sentence [cosine]",
+    )
+    add(
+        "--output",
+        metavar="FILE",
+        default="-",
+        help="file for the scores, or for the pairs that --keep or --threshold selects; with "
+        "--shard, a folder of parts [standard output]",
+    )
+    add(
+        "--keep",
+        metavar="SHARE",
+        type=_parse_share,
+        help="write this share of the pairs instead of scores: the pairs with the best scores",
+    )
+    add(
+        "--threshold",
+        metavar="T",
+        type=float,
+        help="write the pairs with at least this score instead of scores",
+    )
+    add(
+        "--scores",
+        action="store_true",
+        help="with --keep or --threshold: write the score as the last column of the pairs",
+    )
+    parser.add_malformed("the score nan, which --keep and --threshold never select")
+    outputs.add_flag(parser)
+
+
+def _parse_share(text: str) -> float:
+    """Converts the value of a flag that takes a share above 0 and at most 1."""
+    share = float(text)
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a share above 0 and up to 1; for a minimum score use --threshold"
+        )
+    return share
+
+
+_parse_share.__name__ = "float"
+
+
+def check(flags: Namespace) -> None:
+    """Raises a `ConfigError` if flags contradict each other, or the output cannot be written."""
+    if (flags.source is None) != (flags.target is None):
+        raise ConfigError("--source and --target must be set together: line i of both is pair i")
+    if flags.source and flags.input:
+        raise ConfigError("name pairs with --input, or with --source and --target, not both")
+    is_filter = flags.keep is not None or flags.threshold is not None
+    if flags.threshold is not None and math.isnan(flags.threshold):
+        raise ConfigError("--threshold=nan is not a number")
+    if flags.scores and not is_filter:
+        raise ConfigError("--scores adds a column to filtered pairs: set --keep or --threshold")
+    if flags.shard:
+        if flags.output == "-":
+            raise ConfigError("--shard needs a folder that all shards share: --output=FOLDER")
+        outputs.check_folder("output", flags.output)
+        return
+    if flags.output != "-":
+        names = ("checkpoint", "input", "source", "target")
+        inputs: list[tuple[str, str | Path | None]] = [(n, getattr(flags, n)) for n in names]
+        outputs.check_output("output", flags.output, inputs)
+
+
+@command.entry("score", __doc__, add)
 def main(flags: Namespace) -> None:
     """Scores the input in parts, then writes all scores or the best pairs."""
-    scoring_flags.check(flags)
-    from xlj.io.parts import Parts
-    from xlj.retrieval import pair_files
+    check(flags)
+    from xlj.io.part_files import PartFiles
+    from xlj.retrieval import pair_scores
 
     with contextlib.ExitStack() as stack:
         folder = Path(flags.output)
@@ -44,39 +130,41 @@ def main(flags: Namespace) -> None:
             temporary = tempfile.TemporaryDirectory(prefix=".xlj-score-", dir=near)
             folder = Path(stack.enter_context(temporary)) / "parts"
         spool = None if flags.shard else folder.parent
-        paths = pair_files.find_files(flags.input, flags.source, flags.target, spool)
-        units = pair_files.split_units(paths)
-        job = shards.job(flags, list(itertools.chain(*paths)), ("by", "layer", "pooling", "prompt"))
-        parts = Parts(folder, job, len(units), ".npy", shard)
+        paths = pair_scores.find_files(flags.input, flags.source, flags.target, spool)
+        units = pair_scores.split_units(paths)
+        job = outputs.job(
+            flags, list(itertools.chain(*paths)), ("by", "layer", "pooling", "prompt")
+        )
+        part_files = PartFiles(folder, job, len(units), ".npy", shard)
         skipping = Skipping(flags.malformed, "--malformed")
         if not flags.shard:
             # Reads the whole input before the model is loaded, so that errors are reported early.
             for unit in units:
                 for _ in unit.pairs(skipping):
                     pass
-        _score_parts(flags, parts, units, skipping)
+        _score_parts(flags, part_files, units, skipping)
         skipping.report()
-        if not shards.finish(parts):
+        if not outputs.finish(part_files):
             return
         is_filter = flags.keep is not None or flags.threshold is not None
         output = flags.output
         if flags.shard:
             output = str(folder / ("kept.tsv" if is_filter else "scores.txt"))
-        _write(flags, output, _all_scores(flags, parts, units), units)
+        _write(flags, output, _all_scores(flags, part_files, units), units)
 
 
 def _score_parts(
-    flags: Namespace, parts: "Parts", units: "Sequence[Unit]", skipping: Skipping
+    flags: Namespace, part_files: "PartFiles", units: "Sequence[Unit]", skipping: Skipping
 ) -> None:
     """Computes the scores of the missing parts of this shard. For --by=margin, computes only their
     vectors, since margins need the vectors of all parts."""
-    missing = parts.remaining()
+    missing = part_files.remaining()
     if not missing:
         return
     from tqdm import tqdm
 
     from xlj.inference import pretrained
-    from xlj.retrieval import pair_scores, vector_file
+    from xlj.retrieval import pair_scores, sentence_files
 
     scorer = pair_scores.PairScorer(
         pretrained.load(flags.checkpoint), flags.by, flags.layer, flags.pooling, flags.prompt
@@ -87,7 +175,7 @@ def _score_parts(
         for part in missing:
             rows = 0
             pairs = units[part].pairs(skipping)
-            with vector_file.writing(parts.file(part), width, "float32") as append:
+            with sentence_files.writing(part_files.file(part), width, "float32") as append:
                 chunks = (
                     pair_scores.vectors(pairs, embedder, bar.update)
                     if embedder
@@ -96,17 +184,17 @@ def _score_parts(
                 for chunk in chunks:
                     append(chunk)
                     rows += len(chunk)
-            parts.mark_complete(part, **units[part].as_json(), rows=rows)
+            part_files.mark_complete(part, **units[part].as_json(), rows=rows)
     scorer.report()
 
 
-def _all_scores(flags: Namespace, parts: "Parts", units: "Sequence[Unit]") -> "np.ndarray":
+def _all_scores(flags: Namespace, part_files: "PartFiles", units: "Sequence[Unit]") -> "np.ndarray":
     """Returns the scores of all pairs, float32 [pairs]; NaN for pairs without a score."""
     import numpy as np
 
     from xlj.retrieval import pair_scores
 
-    arrays = [np.load(parts.file(part), mmap_mode="r") for part in range(len(units))]
+    arrays = [np.load(part_files.file(part), mmap_mode="r") for part in range(len(units))]
     if flags.by != "margin":
         return pair_scores.join([array[:, 0] for array in arrays])
     width = arrays[0].shape[1] // 2 if arrays else 1

@@ -51,7 +51,7 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("sweep", __doc__, _add_flags)
 def main(flags: Namespace) -> int:
     """Runs, prints or submits the runs of the sweep; returns 1 if a run failed."""
-    from xlj.tools.sweeping import definition, runner, state
+    from xlj.tools.sweeping import definition, runner
 
     if flags.submit is not None:
         runner.check_template(flags.submit)
@@ -63,8 +63,8 @@ def main(flags: Namespace) -> int:
         raise ConfigError(f"--only={flags.only} matches no run of {flags.config}: {names}")
     for run in selected:
         outputs.check_folder("folder", run.workdir)
-    configs = state.check(selected)
-    unfinished = [run for run in selected if not state.is_finished(run, configs[run.name])]
+    configs = runner.check(selected)
+    unfinished = [run for run in selected if not runner.is_finished(run, configs[run.name])]
     if flags.print:
         for run in unfinished:
             print(shlex.join(run.command()))

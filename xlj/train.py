@@ -13,7 +13,7 @@ from xlj import config as schema
 from xlj.cli import command, configs, distributed_flags, outputs
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
-from xlj.io import exit_codes
+from xlj.io import own_process
 from xlj.io.storage import AnyPath
 
 
@@ -62,7 +62,7 @@ def main(flags: Namespace) -> int:
         omitted = ("workdir", "config.init_from", *distributed_flags.FLAGS)
         new_run = command.line("train", flags.arguments, omitted)
         print(summary.summary(outcome, new_run, can_export))
-    return 0 if outcome.finished else exit_codes.CONTINUE
+    return 0 if outcome.finished else own_process.CONTINUE
 
 
 def _can_export(checkpoint: AnyPath) -> bool:

@@ -9,11 +9,11 @@ import pytest
 
 from xlj.adaptation import plan
 from xlj.config import parse
-from xlj.data.rows import mixture
+from xlj.data.rows import draws
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import BLOCK
-from xlj.data.tokenizer.fertility import Fertility
+from xlj.data.rows.store import Corpus
+from xlj.data.tokenizer.vocabulary import Fertility
 from xlj.training import state
 
 
@@ -26,12 +26,12 @@ def test_replayed_languages_get_the_requested_share_of_the_draws(tiny, store, sh
     config = parse(tiny)
     names = plan.choose_sampled(store, config, ["sw"], ["en", "de"], share)
     config = with_shares(config, names)
-    counts = mixture.count_draws(store, config.objectives.mmlm, config)
+    counts = draws.count_draws(store, config.objectives.mmlm, config)
     assert counts["text.en"] + counts["text.de"] == pytest.approx(share * BLOCK, abs=3)
-    natural = mixture.count_draws(store, parse(tiny).objectives.mmlm, parse(tiny))
+    natural = draws.count_draws(store, parse(tiny).objectives.mmlm, parse(tiny))
     ratio = natural["text.en"] / natural["text.de"]
     assert counts["text.en"] / counts["text.de"] == pytest.approx(ratio, rel=1e-3)
-    pairs = mixture.count_draws(store, config.objectives.tlm, config)
+    pairs = draws.count_draws(store, config.objectives.tlm, config)
     assert set(pairs) == {"pairs.en-de", "pairs.en-sw"}
 
 

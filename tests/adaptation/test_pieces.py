@@ -8,8 +8,8 @@ import pytest
 from xlj import phrasebook
 from xlj.adaptation import pieces
 from xlj.config import ConfigError
-from xlj.data.tokenizer import fertility, vocabulary_training
-from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
 
 
 def text(language, count):
@@ -30,11 +30,11 @@ def swahili():
 def test_a_language_gets_at_most_one_piece_per_forty_words(english, swahili):
     old = {"de": text("de", 300), "en": text("en", 300)}
     vocabulary, (choice,) = pieces.choose(english, {"sw": swahili}, old)
-    best = fertility.measure(english, old["en"]).pieces_per_word
+    best = measure_fertility(english, old["en"]).pieces_per_word
     assert choice.language == "sw"
-    assert choice.before == fertility.measure(english, swahili[::10]).pieces_per_word > 2
-    assert choice.after == fertility.measure(vocabulary, swahili[::10]).pieces_per_word
-    words = fertility.measure(english, [x for i, x in enumerate(swahili) if i % 10]).words
+    assert choice.before == measure_fertility(english, swahili[::10]).pieces_per_word > 2
+    assert choice.after == measure_fertility(vocabulary, swahili[::10]).pieces_per_word
+    words = measure_fertility(english, [x for i, x in enumerate(swahili) if i % 10]).words
     assert choice.pieces == words // 40
     assert choice.reason == "its text has only 40 words per new piece"
     assert choice.after > 1.1 * best
@@ -45,7 +45,7 @@ def test_a_language_gets_at_most_one_piece_per_forty_words(english, swahili):
 def test_pieces_stop_near_the_best_old_language(english, swahili):
     easy = {"old": ["xqz " * 4] * 3}  # 4 pieces per word
     vocabulary, (choice,) = pieces.choose(english, {"sw": swahili}, easy)
-    best = fertility.measure(english, easy["old"]).pieces_per_word
+    best = measure_fertility(english, easy["old"]).pieces_per_word
     assert best * 1.25 < choice.before
     assert (choice.pieces, choice.after <= 1.1 * best) == (250, True)
     assert choice.reason == (
@@ -63,7 +63,7 @@ def test_a_language_with_few_pieces_per_word_gets_no_new_pieces(english):
 
 def test_few_pieces_per_word_do_not_suffice_if_characters_are_unknown(english):
     greek = ["Ω" * 4 + " η"] * 9000  # two words, two pieces
-    assert fertility.measure(english, greek).pieces_per_word <= 2
+    assert measure_fertility(english, greek).pieces_per_word <= 2
     _, (choice,) = pieces.choose(english, {"el": greek}, {"old": ["αβγ αβγ"]})
     assert "at most" not in choice.reason
 

@@ -17,10 +17,10 @@ from xlj.adaptation.stages import AdaptRequest, Folders
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.workdir import LOCK
 from xlj.config import ConfigError, parse
-from xlj.data.rows.text_samples import TextSample
+from xlj.data.rows.building import TextSample
 from xlj.data.text.cleaning import line_hashes
 from xlj.evaluation.adaptation_record import FILE, LABELS
-from xlj.evaluation.probe_files import Files
+from xlj.evaluation.probes import Files
 
 
 @pytest.fixture(scope="module")

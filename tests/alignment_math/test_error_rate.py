@@ -2,7 +2,7 @@
 
 import pytest
 
-from xlj.alignment_math.error_rate import score
+from xlj.word_alignment.gold_alignments import error_rates as score
 
 
 def test_a_case_computed_by_hand():

@@ -11,7 +11,7 @@ from xlj.config.choices import AlignmentOptions
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.models import encoder as encoders
 from xlj.objectives.mlm.head import init_prediction, predict
-from xlj.retrieval import nearest as neighbours
+from xlj.retrieval import search as neighbours
 from xlj.retrieval.embedder import Embedder
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair

@@ -7,7 +7,7 @@ import xlj
 from xlj.api import runs
 from xlj.config import ConfigError, parse
 from xlj.finetuning.task_runs import TaskRun
-from xlj.io.growing import GrowingFiles
+from xlj.io.atomic import GrowingFiles
 
 pytestmark = pytest.mark.usefixtures("one_device")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from fuzz_readers import TEXT, files_of
 
-from xlj.data.labelled import row_store
 from xlj.data.labelled.features import Features
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.finetuning import task_data
 
 
 def make() -> dict[str, dict[str, bytes]]:
@@ -123,7 +123,7 @@ def _rows(model: bytes) -> dict[str, bytes]:
     tokens = np.random.default_rng(0).integers(4, 40, (5, 8))
     rows = {"en": Features(tokens, {"labels": np.zeros((5, 1), np.int32)}, {})}
     with tempfile.TemporaryDirectory() as cache:
-        store = row_store.write(Path(cache), "classification", rows, Vocabulary(model))
+        store = task_data.write(Path(cache), "classification", rows, Vocabulary(model))
         return files_of(store.path)
 
 

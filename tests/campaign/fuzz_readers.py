@@ -21,7 +21,7 @@ from xlj.checkpoints.workdir import finished_run
 from xlj.cli import configs
 from xlj.config import ConfigError, Data, record
 from xlj.data.labelled import conll, records, squad, tables
-from xlj.data.rows import row_records
+from xlj.data.rows import row_kind
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.data.text.sources import open_sources
 from xlj.data.text.text_tasks import TextTask
@@ -29,14 +29,14 @@ from xlj.data.text.text_units import ReadOptions, UnitReader
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation import prediction_files
 from xlj.evaluation.prediction_files import Form
-from xlj.interop import dictionaries, tokenizer_files
 from xlj.interop import folder as hugging_face
-from xlj.interop.piece_text import folded
+from xlj.interop import tokenizer_files, vocabulary_matching
+from xlj.interop.vocabulary_matching import folded
 from xlj.io import files, json_file, tmx
 from xlj.io.malformed import Skipping
 from xlj.retrieval import sentence_files
 from xlj.tools.reporting import runs
-from xlj.tools.sweeping import state
+from xlj.tools.sweeping import runner
 from xlj.training import metrics
 from xlj.word_alignment import gold_alignments, sentence_pairs
 
@@ -354,7 +354,7 @@ def _read_sentence_pairs(folder: Path) -> None:
 
 
 def _read_dictionary(folder: Path) -> None:
-    translations = dictionaries.read(folder / "a.en-de.txt")
+    translations = vocabulary_matching.read(folder / "a.en-de.txt")
     expected = set()
     for line in filter(str.strip, _texts(folder / "a.en-de.txt")):
         known, other = (side.strip() for side in line.split("\t" if "\t" in line else None))
@@ -370,7 +370,7 @@ def _read_sentences(folder: Path) -> None:
 def _read_ids(folder: Path) -> None:
     sentences = sentence_files.read_with_ids(folder / "a.tsv")
     same("sentences", len(sentences.texts), sum(bool(x.strip()) for x in _texts(folder / "a.tsv")))
-    places = sentence_files.read_places(folder / "places", 5, 3)
+    places = sentence_files.read_indices(folder / "places", 5, 3)
     same("places", len(places), len(_texts(folder / "places")))
     pairs = sentence_files.read_pairs(folder / "pairs", sentences.ids or [], ["t1", "t2", "t3"])
     same("pairs", len(pairs), len({line.strip() for line in _texts(folder / "pairs")}))
@@ -421,7 +421,7 @@ def _read_rows(folder: Path) -> None:
         for split in ("train", "held_out"):
             rows = task.split(split).rows
             read = store.read(task.name, split, np.arange(rows))
-            same("rows", row_records.count(read), rows)
+            same("rows", row_kind.count_rows(read), rows)
 
 
 WORKDIR = {
@@ -442,7 +442,7 @@ def _read_workdir(folder: Path) -> None:
     lines = (folder / metrics.FILE).read_bytes().splitlines()
     if not len(lines) - 1 <= len(metric_lines) <= len(lines):
         raise Lost(f"{len(metric_lines)} of {len(lines)} lines")
-    state.describe_results(folder)
+    runner.describe_results(folder)
 
 
 OVERRIDES = b"""--config.optimizer.learning_rate=0.001

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import servers
 
-from xlj.checkpoints import damage, reading, stored_models
+from xlj.checkpoints import reading, stored_models
 from xlj.checkpoints.workdir import only_run, resolve
 from xlj.config import ConfigError, parse
-from xlj.io import atomic, growing, storage
+from xlj.io import atomic, storage
 from xlj.io.storage import to_path
 from xlj.training import loop, metrics, start
 
@@ -95,7 +95,7 @@ def test_a_damaged_checkpoint_is_moved_away(short, store, bucket, tmp_path, caps
     params = workdir / f"checkpoints/{last}/params"
     (file,) = storage.find_files_below(params, "**/manifest.ocdbt")[:1]
     atomic.write(file, file.read_bytes()[:-7] + b"damaged")
-    damage.move_damaged(workdir)
+    reading.move_damaged(workdir)
     assert f"it was moved to {workdir}/damaged/{last}" in capsys.readouterr().out
     assert reading.steps(workdir)[-1] < last
     assert storage.exists(workdir / f"damaged/{last}/meta")
@@ -116,7 +116,7 @@ def test_a_server_error_is_not_reported_as_damage(short, store, bucket, monkeypa
     monkeypatch.setattr(reading, "orbax_path", fail)
     description = r"its description \(meta\) from the bucket \(HTTP 503\); try again later$"
     with pytest.raises(ConfigError, match=description):
-        damage.move_damaged(workdir)
+        reading.move_damaged(workdir)
     with pytest.raises(ConfigError, match=r"cannot read .*\(HTTP 503\); try again later$"):
         stored_models.find(str(workdir))
     monkeypatch.setattr(storage.Url, "is_file", fail)
@@ -139,8 +139,8 @@ def test_metrics_are_uploaded_during_a_run_and_a_temporary_error_does_not_end_it
         raise OSError("HTTP 503")
 
     workdir, upload = to_path(f"{bucket}/lines"), storage.upload
-    monkeypatch.setattr(growing, "_UPLOAD_INTERVAL", 0.0)
-    writer = metrics.Metrics(growing.GrowingFiles(workdir), 0)
+    monkeypatch.setattr(atomic, "_UPLOAD_INTERVAL", 0.0)
+    writer = metrics.Metrics(atomic.GrowingFiles(workdir), 0)
     writer.log(1, {"x": 1.0})
     assert metrics.read(workdir) == [{"step": 1, "x": 1.0}]
     monkeypatch.setattr(storage, "upload", fail)

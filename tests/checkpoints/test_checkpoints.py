@@ -16,9 +16,9 @@ import pytest
 from xlj.checkpoints import compatibility, reading, writing
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model, parse
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io.growing import GrowingFiles
+from xlj.io.atomic import GrowingFiles
 from xlj.sharding import meshes, trees
 from xlj.training import loop, metrics, start, state
 
@@ -34,9 +34,9 @@ def abstract_state(tiny, store, devices=1):
 def test_a_checkpoint_is_restored_onto_another_mesh(tiny, store, trained):
     checkpoint = reading.find(trained)
     assert checkpoint.step == 4
-    single = reading.restore(checkpoint, abstract_state(tiny, store).parts())
+    single = reading.restore(checkpoint, abstract_state(tiny, store).items())
     tiny.mesh.fsdp = 4
-    sharded = reading.restore(checkpoint, abstract_state(tiny, store, devices=8).parts())
+    sharded = reading.restore(checkpoint, abstract_state(tiny, store, devices=8).items())
     chex.assert_trees_all_equal(single, sharded)
     assert digests(single["params"]) == digests(sharded["params"])
     assert len(sharded["params"]["embeddings"]["word"].sharding.device_set) == 8
@@ -78,7 +78,7 @@ def test_a_damaged_file_is_one_clear_error_or_has_no_effect(
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
     target = abstract_state(tiny, store)
     source = reading.find(trained).folder
-    expected = reading.restore(reading.find(trained), target.parts())
+    expected = reading.restore(reading.find(trained), target.items())
     damaged_items = set()
     for file in sorted(file for file in source.rglob("*") if file.is_file()):
         copy = tmp_path / "copy"
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_one_clear_error_or_has_no_effect(
         try:
             checkpoint = reading.find(copy)
             vocabulary = reading.read_vocabulary(checkpoint)
-            restored = reading.restore(checkpoint, target.parts())
+            restored = reading.restore(checkpoint, target.items())
         except reading.CheckpointError as error:
             line = f"{copy} is damaged: .*; to resume from the previous checkpoint, move"
             assert re.match(line, str(error)) and "\n" not in str(error)

@@ -17,7 +17,7 @@ from xlj.checkpoints import reading
 from xlj.checkpoints.workdir import only_run
 from xlj.config import ConfigError, parse
 from xlj.io import atomic
-from xlj.io.growing import GrowingFiles
+from xlj.io.atomic import GrowingFiles
 from xlj.training import loop, metrics, start
 
 ROOT = Path(__file__).parents[2]

@@ -17,44 +17,40 @@ import pytest
 import xlj.alignment_math
 import xlj.models
 import xlj.objectives
-from xlj.alignment_math import extraction, hmm, similarity, sinkhorn
+from xlj.alignment_math import extraction, hmm, sinkhorn
 from xlj.config import Model
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.models import (
-    activations,
     block,
     dense,
     dropout,
     embeddings,
     encoder,
-    example_vectors,
     fused_norm,
-    lookup,
     lowering,
     modules,
     norms,
     pattern,
-    position_bias,
     rotary,
     segments,
 )
 from xlj.models.attention import layer
 from xlj.models.attention.choosing import IMPLEMENTATIONS
 from xlj.models.attention.interface import Mask, Operands
-from xlj.objectives import bitext, corruption, objective
+from xlj.objectives import corruption, objective
 from xlj.objectives.btmlm import loss as btmlm
 from xlj.objectives.btmlm.options import BackTranslation
 from xlj.objectives.camlm import loss as camlm
 from xlj.objectives.corruption import Masked
 from xlj.objectives.dwa import loss as dwa
-from xlj.objectives.dwa.head import init_pointer, point
+from xlj.objectives.dwa.loss import init_pointer, point
 from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.mlm import loss as mlm
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.mlm.options import TranslationLM
 from xlj.objectives.retrieval import loss as retrieval
 from xlj.objectives.rtd import loss as rtd
-from xlj.objectives.rtd.head import detect, init_detection
+from xlj.objectives.rtd.loss import detect, init_detection
 from xlj.objectives.rtd.options import ReplacedTokenDetection
 from xlj.objectives.supervised import loss as supervised
 from xlj.objectives.supervised.head import (
@@ -64,11 +60,11 @@ from xlj.objectives.supervised.head import (
     init_token_classification,
     pair_features,
 )
-from xlj.objectives.vocabulary import choosing, cross_entropy, kept_logits, logits
+from xlj.objectives.vocabulary import cross_entropy, kept_logits, logits
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm import loss as word_hmm
 from xlj.objectives.xlco import loss as xlco
-from xlj.objectives.xlco.head import init_projection, project
+from xlj.objectives.xlco.loss import init_projection, project
 from xlj.objectives.xlco.options import Contrast
 from xlj.sharding import devices
 from xlj.sharding import trees as array_trees
@@ -155,9 +151,9 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"transport": sinkhorn.Transport(f32(R, 5, 4), f32(R, 5, 4), f32(R, 5, 4))},
     ),
     extraction.labels: ({}, {"links": booleans(5, 4)}),
-    similarity.dot_products: ({}, {"source": f32(5, H), "target": f32(4, H)}),
-    similarity.shifted_cosines: ({}, {"source": f32(5, H), "target": f32(4, H)}),
-    similarity.diagonal: (
+    extraction.dot_products: ({}, {"source": f32(5, H), "target": f32(4, H)}),
+    extraction.shifted_cosines: ({}, {"source": f32(5, H), "target": f32(4, H)}),
+    extraction.diagonal: (
         {"strength": 2.0},
         {n: PAIRS[n] for n in ("source_ids", "target_ids")},
     ),
@@ -188,16 +184,16 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     lowering.rounded_on_gpus: ({"dtype": DTYPE}, {"x": f32(3, H)}),
     lowering.add_bias: ({}, {"x": f32(H), "bias": f32(H)}),
     dense.matmul: (
-        {"dtype": DTYPE, "activation": activations.gelu},
+        {"dtype": DTYPE, "activation": dense.gelu},
         {"x": f32(H), "kernel": f32(H, 5), "shift": f32(H)},
     ),
     dense.linear: (
-        {"dtype": DTYPE, "result": DTYPE, "activation": activations.gelu},
+        {"dtype": DTYPE, "result": DTYPE, "activation": dense.gelu},
         {"x": f32(H), "kernel": f32(H, 5), "bias": f32(5), "shift": f32(H)},
     ),
-    activations.gelu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
-    activations.geglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
-    activations.swiglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
+    dense.gelu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
+    dense.geglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
+    dense.swiglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
     norms.norm: ({"model": MODEL}, {"x": f32(H), "scale": f32(H), "bias": f32(H)}),
     rotary.rotations: ({"size": 4, "base": 10.0, "factor": 1.0}, {"positions": TOKENS}),
     rotary.of_layers: (
@@ -253,17 +249,17 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"queries": f32(R, 2, H), "keys": HIDDEN},
     ),
     project: ({"params": PARAMS["contrast_head"], "model": MODEL}, {"hidden": f32(H)}),
-    lookup.look_up: ({}, {"table": f32(V, H), "ids": i32(R)}),
-    lookup.look_up_small: ({}, {"table": f32(V, H), "ids": i32(R)}),
-    position_bias.buckets: ({"count": 8, "distance": 12}, {"differences": i32(R)}),
-    position_bias.bias_tiles: ({"block": 4}, {"bias": f32(2, 16)}),
+    embeddings.look_up: ({}, {"table": f32(V, H), "ids": i32(R)}),
+    embeddings.look_up_small: ({}, {"table": f32(V, H), "ids": i32(R)}),
+    rotary.buckets: ({"count": 8, "distance": 12}, {"differences": i32(R)}),
+    rotary.bias_tiles: ({"block": 4}, {"bias": f32(2, 16)}),
     block.stream_of: ({"model": MODEL}, {"x": HIDDEN}),
-    bitext.split_sides: ({}, {"rows": BITEXT}),
-    example_vectors.count_examples: ({}, {"tokens": TOKENS}),
-    example_vectors.is_example: ({"max_examples": 2}, {"tokens": TOKENS}),
-    example_vectors.find_starts: ({"max_examples": 2}, {"tokens": TOKENS}),
-    example_vectors.average_examples: ({"max_examples": 2}, {"hidden": HIDDEN, "tokens": TOKENS}),
-    example_vectors.average_rows: ({}, {"hidden": HIDDEN, "tokens": TOKENS}),
+    corruption.split_sides: ({}, {"rows": BITEXT}),
+    segments.count_examples: ({}, {"tokens": TOKENS}),
+    segments.is_example: ({"max_examples": 2}, {"tokens": TOKENS}),
+    segments.find_starts: ({"max_examples": 2}, {"tokens": TOKENS}),
+    segments.average_examples: ({"max_examples": 2}, {"hidden": HIDDEN, "tokens": TOKENS}),
+    segments.average_rows: ({}, {"hidden": HIDDEN, "tokens": TOKENS}),
     btmlm.corrupt: (
         {"options": BackTranslation(), "vocabulary_size": V},
         {"rows": ROWS, "rngs": keys(R), "probabilities": f32(2, 2)},
@@ -274,7 +270,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     ),
     camlm.inputs_of: ({"model": MODEL}, {"masked": MASKED}),
     camlm.pattern: ({}, {"layout": SEGMENTS, "selected": booleans(R, N)}),
-    choosing.choose: ({"dtype": DTYPE}, TABLE | {"rngs": keys(6)}),
+    logits.choose: ({"dtype": DTYPE}, TABLE | {"rngs": keys(6)}),
     corruption.split: ({}, {"rngs": keys(R)}),
     corruption.at_positions: ({"length": N}, {"positions": i32(R, 4), "values": f32(R, 4)}),
     corruption.mask_tokens: (
@@ -458,7 +454,7 @@ def call(function, plain, arrays):
     """Traces a function, or calls it if it is a function of NumPy arrays."""
     trees = {name: plain[name] for name in plain if isinstance(plain[name], dict)}
     rest = {name: plain[name] for name in plain if name not in trees}
-    if function in (extraction.match, position_bias.buckets):
+    if function in (extraction.match, rotary.buckets):
         arrays = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), arrays)
         return function(**rest, **arrays)
     return jax.eval_shape(lambda traced: function(**rest, **traced), arrays | trees)

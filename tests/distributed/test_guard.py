@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from xlj.io.exit_codes import CONTINUE
+from xlj.io.own_process import CONTINUE
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from xla_flags import with_devices
 from xlj.cli import distributed_flags
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
-from xlj.io.exit_codes import CONTINUE
+from xlj.io.own_process import CONTINUE
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,10 +33,10 @@ if (code := distributed_flags.join(flags)) is not None:
 
 import jax
 from xlj.config import ConfigError
-from xlj.io.growing import GrowingFiles
+from xlj.io.atomic import GrowingFiles
 from xlj.checkpoints import reading
 from xlj.distributed import hosts
-from xlj.distributed.host_speeds import HostSpeeds
+from xlj.distributed.hosts import HostSpeeds
 
 hosts.WAIT, index = 1.0, jax.process_index()
 value = hosts.broadcast(lambda: ["of", index])

@@ -1,4 +1,8 @@
-"""Probes measure what the commands print for the same checkpoint, and do not change a run."""
+"""Probes measure what the commands print for the same checkpoint, and do not change a run.
+
+Held-out pairs are read from rows unchanged, without repeated sentences, and a sample of them is
+always the same.
+"""
 
 import dataclasses
 import functools
@@ -15,11 +19,11 @@ from xlj import align, phrasebook, retrieve
 from xlj.checkpoints import reading
 from xlj.config import ConfigError, Mesh, parse
 from xlj.config.choices import AlignmentOptions
-from xlj.data.rows import held_out_pairs
 from xlj.data.rows.preparing import prepare_rows
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed.preemption import Interrupted
-from xlj.evaluation import probe_files, probes
+from xlj.evaluation import probes
 from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder
 from xlj.models.encoder import middle_layer
@@ -85,7 +89,7 @@ class Trained:
 
 def make_probes(config, store):
     vocabulary = Vocabulary.load(store.vocabulary_file)
-    return probes.make(config, probe_files.read(config), store, vocabulary)
+    return probes.make(config, probes.read(config), store, vocabulary)
 
 
 def train(config, workdir, store, with_probes):
@@ -167,7 +171,7 @@ def test_retrieval_measures_the_accuracy_on_held_out_pairs(tiny, store):
     tiny.evaluation.retrieval.source = "held_out"
     config = parse(tiny)
     vocabulary = Vocabulary.load(store.vocabulary_file)
-    first, second = held_out_pairs.read(store, "en-de", 200)
+    first, second = probes.read_held_out_pairs(store, "en-de", 200)
     count = len(first.lengths)
     assert count > 20
     measures = make_probes(config, store)
@@ -257,7 +261,7 @@ def test_the_alignment_probe_uses_the_configured_method_encoding_and_prior(probe
     def measured(**options):
         probed_config.evaluation.alignment.update(options)
         config = parse(probed_config)
-        files = probe_files.read(config)
+        files = probes.read(config)
         scores = make_probes(config, store)[1](state)
         section = config.evaluation.alignment
         encoder = Pretrained(state.params, config.model, Vocabulary.load(store.vocabulary_file))
@@ -275,7 +279,7 @@ def test_the_alignment_probe_uses_the_configured_method_encoding_and_prior(probe
 
 def test_samples_are_always_the_same_and_in_the_order_of_the_file(probed_config, files):
     probed_config.evaluation.retrieval.sentences = probed_config.evaluation.alignment.sentences = 7
-    sample, again = probe_files.read(parse(probed_config)), probe_files.read(parse(probed_config))
+    sample, again = probes.read(parse(probed_config)), probes.read(parse(probed_config))
     assert sample == again
     first, second = sample.parallel["en-de"]
     lines = [(files / f"en-de.{side}").read_text("utf-8").splitlines() for side in ("en", "de")]
@@ -287,7 +291,7 @@ def test_samples_are_always_the_same_and_in_the_order_of_the_file(probed_config,
 
 
 def test_one_tsv_and_separate_files_give_the_same_pairs(probed_config, files, tmp_path):
-    expected = probe_files.read(parse(probed_config))
+    expected = probes.read(parse(probed_config))
     for pair in ("en-de", "en-sw"):
         lines = [
             (files / f"{pair}.{side}").read_text("utf-8").splitlines() for side in pair.split("-")
@@ -298,13 +302,13 @@ def test_one_tsv_and_separate_files_give_the_same_pairs(probed_config, files, tm
         (tmp_path / f"{pair}.links").write_text("".join(f"{row[2]}\n" for row in rows))
     probed_config.evaluation.retrieval.source = f"{tmp_path}/{{pair}}.tsv"
     probed_config.evaluation.alignment.source = f"{files}/{{pair}}.tsv|{tmp_path}/{{pair}}.links"
-    assert probe_files.read(parse(probed_config)) == expected
+    assert probes.read(parse(probed_config)) == expected
 
 
 def test_errors_name_the_bad_file_or_key(probed_config, files, tmp_path):
     def assert_refused(message):
         with pytest.raises(ConfigError, match=message):
-            probe_files.read(parse(probed_config))
+            probes.read(parse(probed_config))
 
     alignment, retrieval = probed_config.evaluation.alignment, probed_config.evaluation.retrieval
     alignment.source = f"{files}/en-de.tsv"
@@ -337,3 +341,45 @@ def test_errors_name_the_bad_file_or_key(probed_config, files, tmp_path):
     assert_refused("one has fewer than two sentence pairs")
     retrieval.source = "a|b|c"
     assert_refused("has no file for en-de; tried a|b|c")
+
+
+def lists(ragged):
+    return [ids.tolist() for ids in np.split(ragged.ids, ragged.starts[1:])]
+
+
+def random_sides(count, seed):
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 9, count)
+    return Ragged(random.integers(4, 300, lengths.sum()).astype(np.int32), lengths)
+
+
+def test_all_pairs_with_a_repeated_sentence_are_omitted(tiny, store):
+    first, second = map(lists, probes.read_held_out_pairs(store, "en-sw", 10_000))
+    examples = []
+    numbers = np.arange(store.task("pairs.en-sw").held_out.rows)
+    rows = store.read("pairs.en-sw", "held_out", numbers)["tokens"]
+    for row in rows.tolist():  # a plain parser of `<s> A </s> B </s>`
+        text = [token for token in row if token != PAD]
+        while text:
+            assert text.pop(0) == BOS
+            sides = []
+            for _ in range(2):
+                end = text.index(EOS)
+                sides.append(text[:end])
+                text = text[end + 1 :]
+            examples.append(sides)
+    expected = [
+        sides for sides in examples
+        if all([other[k] for other in examples].count(sides[k]) == 1 for k in (0, 1))
+    ]  # fmt: skip
+    assert 2 <= len(expected) <= len(examples)
+    assert [list(pair) for pair in zip(first, second, strict=True)] == expected
+
+
+def test_a_sample_is_the_same_each_time(store):
+    every, (few, _), (again, _) = (
+        probes.read_held_out_pairs(store, "en-de", count) for count in (10_000, 5, 5)
+    )
+    assert lists(few) == lists(again) and len(few.lengths) == 5
+    places = [lists(every[0]).index(ids) for ids in lists(few)]
+    assert places == sorted(places) and places != list(range(5))

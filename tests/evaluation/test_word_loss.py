@@ -10,7 +10,7 @@ from references.heads import prediction
 
 from xlj import phrasebook
 from xlj.config import Model
-from xlj.data.text.words import WORD
+from xlj.data.text.cleaning import WORD
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import BOS, EOS, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary

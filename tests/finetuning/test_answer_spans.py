@@ -17,8 +17,8 @@ from xlj.data.labelled import windows
 from xlj.data.labelled.examples import Question
 from xlj.data.labelled.windows import Windows
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics import answers as metrics
-from xlj.tasks import answer_spans
+from xlj.evaluation import metrics
+from xlj.tasks import question_answering
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -93,7 +93,7 @@ def test_the_best_span_equals_a_search_of_all_spans():
             search_all_spans(inputs, starts.astype(float), ends.astype(float), answer_length)
         )
         tokens, scores, nulls = zip(*expected, strict=True)
-        best = answer_spans.best(inputs, starts, ends, answer_length)
+        best = question_answering.best_span(inputs, starts, ends, answer_length)
         assert best.tokens.tolist() == list(tokens)
         assert best.scores.tolist() == list(scores) and best.nulls.tolist() == list(nulls)
         without_span += sum(first < 0 for first, _ in tokens)
@@ -132,7 +132,7 @@ def test_gold_answers_are_recovered_from_perfect_logits(vocabulary, language):
     questions = word_questions(language, 300)
     inputs = windows.make(questions, vocabulary, length=128, stride=60, question_length=20)
     assert len(inputs.rows) > 1.3 * len(questions) and not inputs.lost_answers
-    answers = answer_spans.texts(questions, inputs, *perfect_logits(inputs), answer_length=30)
+    answers = question_answering.texts(questions, inputs, *perfect_logits(inputs), answer_length=30)
     golds = {question.identity: question.answers[0][0] for question in questions}
     assert list(answers) == list(golds)
     if language == "zh":  # a piece may contain more characters than the answer
@@ -146,12 +146,16 @@ def test_the_answer_is_empty_if_the_null_score_exceeds_the_threshold(vocabulary)
     (question,) = word_questions("en", 1)
     inputs = windows.make([question], vocabulary, length=128, stride=60, question_length=20)
     starts, ends = perfect_logits(inputs)
-    (answer,) = answer_spans.texts([question], inputs, starts, ends, answer_length=30).values()
+    (answer,) = question_answering.texts(
+        [question], inputs, starts, ends, answer_length=30
+    ).values()
     assert answer == question.answers[0][0]
     starts[:, 0], ends[:, 0] = 12, 9.5  # the sum is 1.5 more than that of the span
 
     def answer_with(**options):
-        texts = answer_spans.texts([question], inputs, starts, ends, answer_length=30, **options)
+        texts = question_answering.texts(
+            [question], inputs, starts, ends, answer_length=30, **options
+        )
         return texts[question.identity]
 
     assert (
@@ -170,7 +174,7 @@ def test_empty_contexts_have_empty_answers(vocabulary):
     for subset in (questions[:1], questions[1:2], questions, []):
         inputs = windows.make(subset, vocabulary, length=32, stride=4, question_length=9)
         for no_answer in (None, 0.0):
-            answers = answer_spans.texts(
+            answers = question_answering.texts(
                 subset,
                 inputs,
                 *np.zeros((2, *inputs.rows.shape)),
@@ -185,17 +189,17 @@ def test_invalid_logits_and_questions_are_refused(vocabulary):
     inputs = windows.make(questions, vocabulary, length=128, stride=60, question_length=20)
     starts, ends = perfect_logits(inputs)
     with pytest.raises(ValueError, match="do not match"):
-        answer_spans.best(inputs, starts[1:], ends[1:], 5)
+        question_answering.best_span(inputs, starts[1:], ends[1:], 5)
     with pytest.raises(ValueError, match="there are 2 questions, but the windows belong to 3"):
-        answer_spans.texts(questions[:2], inputs, starts, ends, answer_length=5)
+        question_answering.texts(questions[:2], inputs, starts, ends, answer_length=5)
     with pytest.raises(ValueError, match="same identity"):
-        answer_spans.texts([questions[0]] * 3, inputs, starts, ends, answer_length=5)
+        question_answering.texts([questions[0]] * 3, inputs, starts, ends, answer_length=5)
     starts[0, 127] = ends[0, 1] = np.nan  # logits of padding and of the question are not used
     starts[0, inputs.contexts[0, 1] :] = -np.inf
-    answer_spans.best(inputs, starts, ends, 5)
+    question_answering.best_span(inputs, starts, ends, 5)
     ends[0, inputs.contexts[0, 0]] = np.nan
     with pytest.raises(ValueError, match="not finite"):
-        answer_spans.best(inputs, starts, ends, 5)
+        question_answering.best_span(inputs, starts, ends, 5)
 
 
 def real_questions(path: Path) -> list[Question]:
@@ -229,7 +233,9 @@ def test_gold_answers_of_xquad_are_recovered():
     vocabulary = train_vocabulary(sorted(lines), 6000)
     for language, examples in questions.items():
         inputs = windows.make(examples, vocabulary, length=384, stride=128, question_length=64)
-        answers = answer_spans.texts(examples, inputs, *perfect_logits(inputs), answer_length=100)
+        answers = question_answering.texts(
+            examples, inputs, *perfect_logits(inputs), answer_length=100
+        )
         golds = [(q.identity, [q.answers[0][0]]) for q in examples]
         assert inputs.lost_answers == 0
-        assert metrics.score(answers, golds).exact_match > 0.99, language
+        assert metrics.answer_scores(answers, golds).exact_match > 0.99, language

@@ -16,7 +16,7 @@ from xlj.checkpoints import reading
 from xlj.config import ConfigError, finetuning
 from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.labelled.features import Features
-from xlj.evaluation.metrics.tags import chunk_scores
+from xlj.evaluation.metrics import chunk_scores
 from xlj.finetuning import task_results, task_runs
 from xlj.finetuning.task_data import ExampleSet, TaskData
 from xlj.finetuning.task_scores import SCORE

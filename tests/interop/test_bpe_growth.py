@@ -19,8 +19,8 @@ from xlj import phrasebook
 from xlj.config import ConfigError
 from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.matched_rows import RULES
 from xlj.interop.vocabulary_extension import extend, initial_rows
+from xlj.interop.vocabulary_matching import RULES
 
 SIZE = {"modernbert": 500, "mmbert": 700, "eurobert": 500}
 KINDS = [*MODERN, "sentencepiece"]

@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 from marked_pieces import MarkedPieces
 
-from xlj.interop.piece_text import Word, folded, is_spaceless, specials, unaccented, words
+from xlj.interop.vocabulary_matching import Word, folded, is_spaceless, specials, unaccented, words
 
 
 def read(markers, *pieces):

@@ -24,7 +24,7 @@ from xlj.models.segments import segments
 from xlj.objectives.supervised import loss as supervised
 from xlj.sharding import meshes, trees
 from xlj.sharding.trees import named_leaves
-from xlj.tasks import answer_spans
+from xlj.tasks import question_answering
 
 KINDS = ("XLMRoberta", "XLMRobertaXL", "Roberta", "Bert")
 LABELS = ("no", "perhaps", "yes")
@@ -402,7 +402,7 @@ def test_the_code_of_the_model_card_tags_words_like_xlj(exported, model, vocabul
     logits = supervised.logits(
         "tagging", params, model, jnp.asarray(inputs.tokens), jnp.zeros((1, 2), jnp.int32)
     )
-    best = np.asarray(logits[0]).argmax(-1)[inputs.places[:, 1]]
+    best = np.asarray(logits[0]).argmax(-1)[inputs.positions[:, 1]]
     assert [tags[place] for place in range(len(words))] == [LABELS[number] for number in best]
     assert len({*best.tolist()}) > 1
 
@@ -420,7 +420,7 @@ def test_the_code_of_the_model_card_answers_questions_like_xlj(exported, model, 
     rows = jnp.asarray(inputs.rows.astype(np.int32))
     zeros = jnp.zeros((1, 2), jnp.int32)
     logits = np.asarray(supervised.logits("question_answering", params, model, rows, zeros))
-    answers = answer_spans.texts(
+    answers = question_answering.texts(
         [question], inputs, logits[..., 0], logits[..., 1], answer_length=30
     )
     assert answer == answers["1"] != ""

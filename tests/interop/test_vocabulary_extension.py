@@ -15,9 +15,9 @@ from xlj.config import ConfigError
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.matched_rows import RULES, embeddings
 from xlj.interop.sentencepiece_json import from_sentencepiece
 from xlj.interop.vocabulary_extension import extend, initial_rows
+from xlj.interop.vocabulary_matching import RULES, embeddings
 
 
 def text(language, start, stop):

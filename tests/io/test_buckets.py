@@ -11,8 +11,8 @@ import pytest
 import servers
 
 from xlj.config import ConfigError
-from xlj.io import atomic, buckets, files, growing, storage
-from xlj.io.growing import GrowingFiles
+from xlj.io import atomic, buckets, files, storage
+from xlj.io.atomic import GrowingFiles
 from xlj.io.storage import to_path
 
 pytestmark = pytest.mark.cloud
@@ -261,7 +261,7 @@ def test_the_original_error_is_raised_even_if_the_lock_cannot_be_released(folder
 
 def test_growing_files_are_uploaded_and_continued(folder, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(growing.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(atomic.time, "monotonic", lambda: clock[0])
     files = GrowingFiles(folder)
     with files.path("lines").open("a") as file:
         file.write("one\n")

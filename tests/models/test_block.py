@@ -15,7 +15,7 @@ from xlj.config import Model
 from xlj.models import block, dropout, encoder, fused_norm
 from xlj.models.norms import norm
 from xlj.models.segments import segments
-from xlj.sharding import devices, rules
+from xlj.sharding import devices
 
 MODEL = Model(layers=2, hidden=48, heads=2, intermediate=64, positions=66, dtype="bfloat16")
 
@@ -30,10 +30,10 @@ def test_the_kernel_equals_plain_jax(dtype, rate, count):
     available = jax.devices() if len(jax.devices()) >= count else jax.devices("cpu")
     mesh_devices = np.array(available[:count]).reshape(-1, min(2, count))
     interpret = available[0].platform != "gpu"
-    mesh = Mesh(mesh_devices, rules.AXES, axis_types=(AxisType.Auto,) * 2)
+    mesh = Mesh(mesh_devices, devices.AXES, axis_types=(AxisType.Auto,) * 2)
 
     def normal(*shape, dtype=jnp.float32):
-        spec = rules.ROWS if len(shape) > 1 else rules.REPLICATED
+        spec = devices.ROWS if len(shape) > 1 else devices.REPLICATED
         return jax.device_put(jnp.asarray(rng.normal(size=shape), dtype), NamedSharding(mesh, spec))
 
     shape = (4, 2 * fused_norm.MULTIPLE, 48)

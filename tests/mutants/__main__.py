@@ -49,20 +49,19 @@ FILES = (
     "xlj/objectives/vocabulary/*.py",
     "xlj/optimizers/*.py",
     "xlj/sharding/*.py",
-    *(f"xlj/config/{name}.py" for name in ("batch_sizes", "durations")),
-    *(f"xlj/data/rows/{name}.py" for name in ("batches", "draws", "mixture")),
+    *(f"xlj/config/{name}.py" for name in ("durations", "schema")),
+    *(f"xlj/data/rows/{name}.py" for name in ("batches", "draws")),
     "xlj/data/tokenizer/tokenizer_json.py",
-    "xlj/families/local_layers.py",
+    "xlj/families/modern.py",
     *(
         f"xlj/interop/{name}.py"
-        for name in ("bpe_growth", "matched_rows", "vocabulary_extension", "vocabulary_matching",
-                     "piece_text")
+        for name in ("bpe_growth", "vocabulary_extension", "vocabulary_matching")
     ),
     *(
         f"xlj/training/{name}.py"
-        for name in ("durations", "evaluation", "phases", "schedule", "step")
+        for name in ("durations", "evaluation", "resources", "schedule", "step")
     ),
-    "xlj/word_alignment/methods.py",
+    *(f"xlj/word_alignment/{name}.py" for name in ("gold_alignments", "methods")),
     "configs/xlm_e.py",
 )  # fmt: skip
 """The files that have mutants. `tests/related.py` finds their tests."""

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import row_kinds
-from xlj.data.ragged import Ragged
-from xlj.data.rows import row_records
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.row_kind import count_rows
+from xlj.data.rows.store import Corpus
+from xlj.data.tokenizer.layout import Ragged
 
 SIZE = 60
 CORPUS = Corpus(SIZE, ("en", "de", "sw"), (100, 50, 20))
@@ -29,7 +29,7 @@ def rows_of(kind, seed=0, count=24, length=48, shortest=1):
 
 def as_batch(rows, rng, two_languages=True):
     """Returns packed rows as arrays of JAX, with random languages."""
-    languages = rng.integers(0, 3, (row_records.count(rows), 2))
+    languages = rng.integers(0, 3, (count_rows(rows), 2))
     if not two_languages:
         languages[:, 1] = languages[:, 0]
     return {name: jnp.asarray(x, jnp.int32) for name, x in {**rows, "languages": languages}.items()}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from xlj.objectives.vocabulary import kept_logits
-from xlj.objectives.vocabulary.choosing import choose
 from xlj.objectives.vocabulary.cross_entropy import cross_entropy
-from xlj.sharding import devices, rules
+from xlj.objectives.vocabulary.logits import choose
+from xlj.sharding import devices
 
 
 def plain(vectors, table, bias, labels):
@@ -157,7 +157,9 @@ def test_the_logits_of_few_vectors_are_kept(vectors, dtype, backend, are_kept, m
 def test_logits_are_not_kept_if_devices_share_the_table(replica, fsdp, are_kept):
     """Each device would have to gather the whole table."""
     mesh_devices = np.array(jax.devices()[:2]).reshape(replica, fsdp)
-    mesh = jax.sharding.Mesh(mesh_devices, rules.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    mesh = jax.sharding.Mesh(
+        mesh_devices, devices.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2
+    )
     assert devices.on_mesh(mesh, kept_logits.is_used)(1, 1, jnp.dtype("float32")) == are_kept
 
 
@@ -166,7 +168,9 @@ def test_gradients_of_kept_logits_are_summed_over_replicas(replica):
     vectors, table, bias, labels = problem(100)
     vectors, labels = vectors[:20], labels[:20]
     mesh_devices = np.array(jax.devices()[:replica]).reshape(replica, 1)
-    mesh = jax.sharding.Mesh(mesh_devices, rules.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    mesh = jax.sharding.Mesh(
+        mesh_devices, devices.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2
+    )
 
     def total(*arrays):
         return cross_entropy(*arrays, labels, jnp.dtype("float32"))[0].sum()
@@ -175,7 +179,7 @@ def test_gradients_of_kept_logits_are_summed_over_replicas(replica):
     expected = jax.grad(lambda *arrays: plain(*arrays, labels).sum(), (0, 1, 2))(
         vectors, table, bias
     )
-    specs = rules.ROWS, rules.REPLICATED, rules.REPLICATED
+    specs = devices.ROWS, devices.REPLICATED, devices.REPLICATED
     where = [jax.sharding.NamedSharding(mesh, spec) for spec in specs]
     arrays = jax.device_put((vectors, table, bias), tuple(where))
     for a, b in zip(gradient(*arrays), expected, strict=True):

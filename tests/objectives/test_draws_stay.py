@@ -9,8 +9,8 @@ import pytest
 from random_rows import CORPUS, SIZE
 
 from xlj.config import Model, row_kinds
-from xlj.data.ragged import Ragged
-from xlj.data.rows import row_records
+from xlj.data.rows.row_kind import count_rows
+from xlj.data.tokenizer.layout import Ragged
 from xlj.objectives.btmlm import loss as btmlm
 from xlj.objectives.btmlm.options import BackTranslation
 from xlj.objectives.dwa import loss as dwa
@@ -52,7 +52,7 @@ def rows(kind):
     row_kind = row_kinds.load(kind)
     columns = [sentences(16, 3), sentences(16, 5)][: len(row_kind.columns)]
     packed = row_kind.pack(columns, 48, np.dtype(np.uint16), documents=np.arange(16), mask=SIZE - 1)
-    numbers = np.arange(row_records.count(packed.rows))
+    numbers = np.arange(count_rows(packed.rows))
     languages = np.stack([numbers % 3, numbers % 2], 1)
     rows = {**packed.rows, "languages": languages}
     return {name: jnp.asarray(array, jnp.int32) for name, array in rows.items()}

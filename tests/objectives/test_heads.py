@@ -10,11 +10,11 @@ from references import encoder as plain
 from references import heads as reference
 
 from xlj.config import Model
+from xlj.models.block import FeedForward
 from xlj.models.dropout import dropout
-from xlj.models.feed_forward import FeedForward
-from xlj.objectives.dwa.head import init_pointer, point
+from xlj.objectives.dwa.loss import init_pointer, point
 from xlj.objectives.mlm.head import init_prediction, predict
-from xlj.objectives.rtd.head import detect, init_detection
+from xlj.objectives.rtd.loss import detect, init_detection
 from xlj.objectives.supervised.head import (
     PAIR_FEATURES,
     classify,
@@ -23,7 +23,7 @@ from xlj.objectives.supervised.head import (
     init_token_classification,
     pair_features,
 )
-from xlj.objectives.xlco.head import init_projection, project
+from xlj.objectives.xlco.loss import init_projection, project
 
 MODEL = Model(layers=3, hidden=8, heads=2, intermediate=12, layer_norm_epsilon=1e-3, dropout=0.4)
 KEYS = 4

@@ -10,9 +10,9 @@ from random_rows import CORPUS, SIZE
 from references import flops as reference
 
 from xlj.config import Model, registered
-from xlj.data.rows.row_records import Field
+from xlj.data.rows.row_kind import Field
 from xlj.models import encoder
-from xlj.models.counting import counting
+from xlj.models.lowering import counting
 from xlj.objectives import operations
 from xlj.objectives.masking.options import Masking
 from xlj.objectives.objective import Loss, LossSums, Objective, abstract_rows
@@ -20,7 +20,7 @@ from xlj.objectives.rtd.options import Generator
 from xlj.objectives.supervised.options import SUPERVISED
 from xlj.objectives.word_hmm.head import NOISE
 from xlj.sharding import devices
-from xlj.sharding.rules import AXES
+from xlj.sharding.devices import AXES
 
 ROWS, LENGTH, RATE = 6, 66, 0.3
 PAIRS = 2  # of a row of 66 tokens

@@ -17,7 +17,7 @@ from xlj import config as schema
 from xlj.checkpoints import reading
 from xlj.checkpoints.reading import CheckpointError
 from xlj.config import ConfigError, objectives, parse
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.inference import pretrained
 from xlj.sharding import meshes
 from xlj.training import loop, start, state

@@ -11,8 +11,7 @@ from references import bitext as reference
 from references.encoder import float64
 
 from xlj.models import encoder
-from xlj.models.example_vectors import average_examples
-from xlj.models.segments import whole_examples
+from xlj.models.segments import average_examples, whole_examples
 from xlj.objectives.retrieval import loss as retrieval
 from xlj.objectives.retrieval.options import Retrieval
 

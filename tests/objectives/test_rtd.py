@@ -18,9 +18,9 @@ from xlj.objectives.corruption import split
 from xlj.objectives.masking.options import Masking
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.rtd import loss as rtd
-from xlj.objectives.rtd.head import detect
+from xlj.objectives.rtd.loss import detect
 from xlj.objectives.rtd.options import Generator, TranslationRTD
-from xlj.objectives.vocabulary.choosing import choose
+from xlj.objectives.vocabulary.logits import choose
 
 OPTIONS = TranslationRTD(masking=Masking(rate=0.25), generator=Generator(layers=1))
 

@@ -8,7 +8,7 @@ from jax.sharding import AxisType, Mesh
 from random_rows import CORPUS, SIZE
 
 from xlj.models import encoder
-from xlj.sharding.rules import AXES, RULES
+from xlj.sharding.devices import AXES, RULES
 from xlj.sharding.trees import shardings
 
 

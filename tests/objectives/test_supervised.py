@@ -9,7 +9,7 @@ import pytest
 from compiled import compiled
 
 from xlj.config import Model
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives.supervised import loss as supervised

@@ -19,7 +19,7 @@ from xlj.interop.task_heads import TASKS
 from xlj.optimizers import Rates
 from xlj.optimizers.muon import MuonState, direction, rule_of
 from xlj.sharding import devices, meshes, trees
-from xlj.sharding.rules import STORED
+from xlj.sharding.devices import STORED
 from xlj.training import memory
 from xlj.training import state as states
 

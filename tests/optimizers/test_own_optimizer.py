@@ -10,7 +10,7 @@ from xlj import optimizers
 from xlj.checkpoints import reading
 from xlj.config import Config, ConfigError, Optimizer, parse, registered_optimizers
 from xlj.config import optimizers as table
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.optimizers import Rates
 from xlj.sharding import meshes
 from xlj.training import loop, start, state

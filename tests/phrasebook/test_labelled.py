@@ -11,11 +11,16 @@ import pytest
 from xlj.phrasebook import LANGUAGES, draw, realise
 from xlj.phrasebook.drawing import COLOURS
 from xlj.phrasebook.labelled import SIZES, examples
-from xlj.phrasebook.labelled.examples import AnsweredQuestion, LabelledTexts
+from xlj.phrasebook.labelled.examples import (
+    SPLITS,
+    AnsweredQuestion,
+    LabelledTexts,
+    sentences,
+    split_of,
+)
 from xlj.phrasebook.labelled.inference import LABELS, OPPOSITE, inferences
 from xlj.phrasebook.labelled.paraphrases import paraphrases
 from xlj.phrasebook.labelled.questions import ROLES, questions
-from xlj.phrasebook.labelled.splits import SPLITS, sentences, split_of
 from xlj.phrasebook.meaning import Meaning
 from xlj.phrasebook.world import CITIES, COUNTRIES
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from xlj.phrasebook import LANGUAGES, draw, pair, realise, world
-from xlj.phrasebook.realising import GRAMMARS
-from xlj.phrasebook.sentence import align
+from xlj.phrasebook.corpus import GRAMMARS
+from xlj.phrasebook.meaning import align
 
 UPOS = set("ADJ ADP ADV AUX CCONJ DET NOUN NUM PART PRON PROPN PUNCT SCONJ VERB".split())
 CONTENT = {"NOUN", "VERB", "ADJ", "PROPN"}

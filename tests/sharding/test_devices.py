@@ -12,16 +12,16 @@ import pytest
 from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from xlj.models.dense import matmul
-from xlj.models.lookup import look_up, look_up_small
-from xlj.objectives.vocabulary.choosing import choose
+from xlj.models.embeddings import look_up, look_up_small
 from xlj.objectives.vocabulary.cross_entropy import cross_entropy
-from xlj.sharding import devices, rules
-from xlj.sharding.rules import KERNEL, REPLICATED, ROWS, TABLE
+from xlj.objectives.vocabulary.logits import choose
+from xlj.sharding import devices
+from xlj.sharding.devices import KERNEL, REPLICATED, ROWS, TABLE
 
 
 def run_on_mesh(function, specs, arguments, replica=2, fsdp=4):
     """Returns the result of a function on a mesh of eight devices, and the compiled program."""
-    mesh = jax.make_mesh((replica, fsdp), rules.AXES, (AxisType.Auto,) * 2)
+    mesh = jax.make_mesh((replica, fsdp), devices.AXES, (AxisType.Auto,) * 2)
     placed = [
         jax.device_put(x, jax.tree.map(lambda spec: NamedSharding(mesh, spec), spec))
         for x, spec in zip(arguments, specs, strict=True)
@@ -43,7 +43,7 @@ def test_the_platform_is_that_of_the_mesh(monkeypatch):
     monkeypatch.setattr(jax, "local_devices", lambda: one)
     assert devices.platform() == "cpu"
     device = AbstractDevice("TPU v5 lite", num_cores=1, platform="tpu")
-    with jax.sharding.use_abstract_mesh(AbstractMesh((1, 1), rules.AXES, abstract_device=device)):
+    with jax.sharding.use_abstract_mesh(AbstractMesh((1, 1), devices.AXES, abstract_device=device)):
         assert devices.platform() == "tpu"
 
 
@@ -255,13 +255,13 @@ def test_nothing_is_split_again_within_a_device():
 
 def test_the_first_rule_that_matches_an_array_is_used():
     matches = {
-        name: rules.rule_of(name)
+        name: devices.rule_of(name)
         for name in ("layers/attention/gates/kernel", "layers/attention/query/kernel",
                      "layers/attention/query/bias", "generator/embeddings/word")
     }  # fmt: skip
     per_layer = PartitionSpec(None, "fsdp", None)
     assert [spec for _, spec in matches.values()] == [REPLICATED, per_layer, REPLICATED, TABLE]
-    assert set(matches.values()) <= set(rules.RULES)
+    assert set(matches.values()) <= set(devices.RULES)
 
 
 def test_an_activation_without_a_rule_is_refused():
@@ -296,7 +296,7 @@ def test_the_compute_capability_is_that_of_the_present_gpus(kind, version, expec
     present = SimpleNamespace(platform="gpu", device_kind="Tesla T4", compute_capability=version)
     monkeypatch.setattr(jax, "local_devices", lambda: [present])
     abstract = AbstractDevice(kind, num_cores=None, platform="gpu")
-    mesh = AbstractMesh((1, 1), rules.AXES, (AxisType.Auto,) * 2, abstract_device=abstract)
+    mesh = AbstractMesh((1, 1), devices.AXES, (AxisType.Auto,) * 2, abstract_device=abstract)
     with jax.sharding.use_abstract_mesh(mesh):
         assert devices.compute_capability() == expected
         assert devices.has_bfloat16() == (expected is None)

@@ -12,7 +12,7 @@ import pytest
 from xlj import convert, predict
 from xlj.api.encoder import load
 from xlj.checkpoints import reading, stored_models
-from xlj.config import ConfigError, finetuning, tasks
+from xlj.config import ConfigError, finetuning, task
 from xlj.data.labelled import kind
 from xlj.finetuning import task_runs
 
@@ -36,7 +36,7 @@ def module(tmp_path_factory):
     yield "my_task:Counting"
     sys.path.remove(str(folder))
     sys.modules.pop("my_task", None)
-    tasks.load.cache_clear()
+    task.load.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_an_own_kind_predicts_the_values_that_were_scored(
     test_file = config.task.test.replace("{language}", "en")
     lines = [line.split("\t")[0] for line in open(test_file, encoding="utf-8")]
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
-    tasks.load.cache_clear()  # as in a new process: the checkpoint names the kind
+    task.load.cache_clear()  # as in a new process: the checkpoint names the kind
     flags = [
         f"--checkpoint={finished_run.folder}",
         f"--input={tmp_path}/text",

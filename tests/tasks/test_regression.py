@@ -5,7 +5,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.config.task import Task
-from xlj.evaluation.metrics import correlations
+from xlj.evaluation.metrics import pearson, spearman
 from xlj.objectives.supervised import head as heads
 from xlj.tasks.regression import RatedText, Regression
 
@@ -20,7 +20,9 @@ def test_scores_are_read_from_tables(tmp_path):
         RatedText(("a", "b"), 3.25, f"{file}:1"),
         RatedText(("c", "d"), None, f"{file}:2"),
     ]
-    assert [example.parts for example in examples] == [2, 2] and RatedText(("a",), 1, "").parts == 1
+    assert [example.text_count for example in examples] == [2, 2] and RatedText(
+        ("a",), 1, ""
+    ).text_count == 1
     assert [example.labels for example in examples] == [(), None]
     file.write_text("-1e30\ta\tb\n")
     columns = Task(kind="regression", columns=("3", "2", "1"))
@@ -72,8 +74,8 @@ def test_correlations_equal_those_of_scipy():
     first, second = rng.integers(0, 6, 50) / 2, rng.normal(size=50)  # with ties
     second += first
     for xlj_correlation, scipy_correlation in (
-        (correlations.pearson, stats.pearsonr),
-        (correlations.spearman, stats.spearmanr),
+        (pearson, stats.pearsonr),
+        (spearman, stats.spearmanr),
     ):
         assert xlj_correlation(first, second) == pytest.approx(scipy_correlation(first, second)[0])
         assert xlj_correlation(first, first) == pytest.approx(1) and xlj_correlation(

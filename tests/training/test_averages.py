@@ -11,7 +11,7 @@ from xlj.checkpoints import compatibility, reading, stored_models
 from xlj.checkpoints.reading import CheckpointError
 from xlj.checkpoints.writing import Checkpointer
 from xlj.config import parse
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.sharding import meshes
 from xlj.sharding.trees import named_leaves
@@ -32,7 +32,7 @@ def workdir(tiny, store, tmp_path):
     state = dataclasses.replace(state, average=jax.tree.map(lambda x: 2 * x, state.params))
     vocabulary = Vocabulary.load(store.vocabulary_file)
     checkpointer = Checkpointer(tmp_path / "run", config, store.manifest, vocabulary, keep=1)
-    checkpointer.save(3, state.parts())
+    checkpointer.save(3, state.items())
     checkpointer.close()
     return tmp_path / "run"
 

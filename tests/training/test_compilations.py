@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from xlj.config import parse
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.distributed.preemption import Interrupted
 from xlj.sharding import meshes
-from xlj.training import loop, phases, resources, start
+from xlj.training import loop, resources, start
 from xlj.training import state as states
 from xlj.training.schedule import Schedule
 
@@ -45,8 +45,8 @@ def test_each_run_compiles_a_phase_once_despite_evaluations_and_checkpoints(
         compiled += 1
         original(step, *arguments)
 
-    original = phases.Step.compile
-    monkeypatch.setattr(phases.Step, "compile", compile_step)
+    original = resources.Step.compile
+    monkeypatch.setattr(resources.Step, "compile", compile_step)
     tiny.objectives.tlm.batch_size = 0
     tiny.model.layers = 1
     tiny.phases = ml_collections.ConfigDict(
@@ -84,8 +84,8 @@ def test_runs_of_a_sweep_share_their_programs(tiny, store, tmp_path):
     def texts(config):
         sharding = states.sharding(config, corpus, mesh)
         state = states.abstract(config, corpus, mesh)
-        (step,) = phases.jitted_steps(config, corpus, mesh, sharding).values()
-        batch = phases.abstract_batch(config.objectives_on(), {"mmlm": (16, 32)}, "<u2", mesh)
+        (step,) = resources.jitted_steps(config, corpus, mesh, sharding).values()
+        batch = resources.abstract_batch(config.objectives_on(), {"mmlm": (16, 32)}, "<u2", mesh)
         seed = np.uint32(config.train.seed)
         init = states.jitted_init(config, corpus, mesh, sharding).lower(seed)
         lowered = step.lower(state, batch, seed, Schedule(config, None).at(0).rates)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from xlj.config import parse
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.io.hashing import sample
 from xlj.objectives.objective import Loss, LossSums, Objective, build_all
 from xlj.sharding import meshes
 from xlj.training import state
 from xlj.training.evaluation import Evaluation
-from xlj.training.randomness import row_rngs
+from xlj.training.step import row_rngs
 
 pytestmark = pytest.mark.usefixtures("one_device")
 

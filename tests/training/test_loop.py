@@ -7,9 +7,9 @@ import pytest
 
 from xlj.checkpoints import reading, writing
 from xlj.config import parse
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.distributed.preemption import Interrupted
-from xlj.training import loop, phases, resources, start
+from xlj.training import loop, resources, start
 from xlj.training import state as states
 from xlj.training.schedule import Schedule
 
@@ -44,9 +44,9 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
             bars.append((self.n, self.total))
             super().close()
 
-    bars, original = [], phases.Step.__call__
+    bars, original = [], resources.Step.__call__
     monkeypatch.setattr(resources, "tqdm", Bar)
-    monkeypatch.setattr(phases.Step, "__call__", call)
+    monkeypatch.setattr(resources.Step, "__call__", call)
     for tiny.train.steps, phases_of_run in ((2, {}), (4, {"fall": FALL})):
         tiny.phases = ml_collections.ConfigDict(phases_of_run)
         config = parse(tiny)

@@ -5,8 +5,8 @@ import time
 import jax
 import pytest
 
-from xlj.data.rows import row_records
-from xlj.data.rows.row_records import Field
+from xlj.data.rows import row_kind
+from xlj.data.rows.row_kind import Field
 from xlj.sharding import meshes
 from xlj.training.prefetch import Prefetch
 
@@ -24,7 +24,7 @@ class Endless:
     def read(self, name, step, slots):
         if step == self.fail_at:
             raise OSError("a row is gone")
-        return row_records.empty(self.fields(name, step), len(slots))
+        return row_kind.empty(self.fields(name, step), len(slots))
 
     def fields(self, name, step):
         return Field("tokens", "<u2", (4,), is_text=True), Field("languages", "<i4", (2,))

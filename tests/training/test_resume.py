@@ -18,7 +18,7 @@ from xla_flags import with_devices
 from xlj.checkpoints import reading
 from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows
-from xlj.io.exit_codes import CONTINUE
+from xlj.io.own_process import CONTINUE
 from xlj.training.schedule import Schedule
 
 ROOT = Path(__file__).parents[2]

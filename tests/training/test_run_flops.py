@@ -5,7 +5,7 @@ from planned_batches import PlannedBatches
 
 from xlj import config as schema
 from xlj.config import parse
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.training.run_flops import RunFlops
 
 

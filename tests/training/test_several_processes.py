@@ -19,7 +19,7 @@ from xlj import phrasebook
 from xlj.checkpoints import reading
 from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows
-from xlj.io.exit_codes import CONTINUE
+from xlj.io.own_process import CONTINUE
 
 
 def start_distributed(config_file, workdir, index, port, *arguments, processes=2, devices=2):

@@ -14,13 +14,13 @@ from references import losses as reference
 from xlj import config as schema
 from xlj.config import FREEZABLE, parse, registered
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.objective import Loss, build, build_all
-from xlj.sharding import meshes, rules, trees
-from xlj.sharding.devices import on_mesh
+from xlj.sharding import meshes, trees
+from xlj.sharding.devices import AXES, ROWS, RULES, on_mesh, rule_of
 from xlj.training import state
 from xlj.training.schedule import Schedule
 from xlj.training.step import Microbatches, loss_scales, make_train_step, with_targets
@@ -31,7 +31,7 @@ def prepare(config, store, devices=1):
     mesh = meshes.make_mesh(config, jax.devices()[:devices])
     objectives = build_all(config, Corpus.of(store))
     batches = Batches(store, config)
-    rows = jax.NamedSharding(mesh, rules.ROWS)
+    rows = jax.NamedSharding(mesh, ROWS)
 
     def batch(step):
         return {
@@ -427,14 +427,14 @@ def test_rows_without_text_give_a_finite_step(plain_step, store):
 
 
 def test_microbatches_stay_on_the_devices_of_their_rows():
-    mesh = jax.make_mesh((2, 4), rules.AXES, (AxisType.Auto,) * 2)
+    mesh = jax.make_mesh((2, 4), AXES, (AxisType.Auto,) * 2)
     microbatches, rows = Microbatches(4), np.arange(192.0, dtype=np.float32).reshape(64, 3)
 
     def compute(x):
         total = microbatches.sum(lambda x: jnp.square(x["x"]).sum(), (), {"x": x})
         return microbatches.map(jnp.square, x), microbatches.slots(64), total
 
-    placed = jax.device_put(rows, jax.NamedSharding(mesh, rules.ROWS))
+    placed = jax.device_put(rows, jax.NamedSharding(mesh, ROWS))
     program = jax.jit(on_mesh(mesh, compute)).lower(placed).compile()
     squares, slots, total = program(placed)
     np.testing.assert_array_equal(squares, rows**2)
@@ -481,8 +481,8 @@ def test_every_partitioning_rule_matches_an_array(every):
     names += [*trees.named_leaves(abstract.objectives)]
     names += ["activations/hidden", "activations/microbatches"]
     objectives = build_all(config, corpus).values()
-    every_rule = rules.RULES + tuple(rule for o in objectives for rule in o.rules)
-    used = {rules.rule_of(name, every_rule)[0] for name in names}
+    every_rule = RULES + tuple(rule for o in objectives for rule in o.rules)
+    used = {rule_of(name, every_rule)[0] for name in names}
     assert used == {rule for rule, _ in every_rule}
 
 

@@ -13,10 +13,9 @@ from xlj import optimizers
 from xlj.config import parse
 from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.sharding import meshes, trees
-from xlj.training.randomness import row_rngs
 from xlj.training.schedule import Schedule
 from xlj.training.state import Progress, State
-from xlj.training.step import make_train_step
+from xlj.training.step import make_train_step, row_rngs
 
 ROWS, BROKEN, STEEP = 4, 99, 98
 WEIGHTS = {"a_one": 3.0, "a_two": 0.5, "b": 2.0}

@@ -14,13 +14,13 @@ import pytest
 from xlj.api import runs
 from xlj.checkpoints import reading, stored_models
 from xlj.config import ConfigError, parse
-from xlj.data.rows import mixture
+from xlj.data.rows import draws
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.draws import BLOCK
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.tokenizer.layout import PAD
 from xlj.distributed.preemption import Preemption
-from xlj.training import loop, metrics, schedule_tables, start
+from xlj.training import loop, metrics, schedule, start
 from xlj.training.evaluation import by_phase
 from xlj.training.schedule import Schedule
 
@@ -90,7 +90,7 @@ def test_every_step_has_the_rows_of_its_phase(config, store):
         languages = ("en", "de") if step < 9 else ("en", "de", "sw")
         tokens = {f"{kind}.{name}": store.task(f"{kind}.{name}").train.tokens for name in languages}
         total = sum(count ** ALPHAS[step] for count in tokens.values())
-        counts = mixture.count_draws(store, options, config.phase_at(step).config)
+        counts = draws.count_draws(store, options, config.phase_at(step).config)
         assert counts.keys() == tokens.keys() >= {task for task, _ in drawn}
         for name, count in tokens.items():
             assert counts[name] / BLOCK == pytest.approx(count ** ALPHAS[step] / total, abs=2e-5)
@@ -100,7 +100,7 @@ def test_a_factor_of_a_language_multiplies_its_share(config, store):
     options = config.schedule[2].active()["mmlm"]
     for sampled, factors in (("en=3,de,sw=0.5", (3, 1, 0.5)), ("en,sw=2", (1, 0, 2))):
         data = dataclasses.replace(config.data, sampled=tuple(sampled.split(",")), length=48)
-        counts = mixture.count_draws(store, options, dataclasses.replace(config, data=data))
+        counts = draws.count_draws(store, options, dataclasses.replace(config, data=data))
         expected = {
             name: factor * store.task(f"text@48.{name}").train.tokens ** config.data.alpha
             for name, factor in zip(("en", "de", "sw"), factors, strict=True)
@@ -151,7 +151,7 @@ def test_a_dry_run_prints_and_plots_the_schedule(config, store, tmp_path, capsys
     page = (tmp_path / "run" / "schedule.html").read_text()
     for title in ("tokens", "learning rate", "rows mmlm", "mask rate mmlm", "share text@48.sw"):
         assert f"<h3>{title}</h3>" in page
-    lines = schedule_tables.make_lines(Schedule(config, store), store)
+    lines = schedule.make_lines(Schedule(config, store), store)
     assert [line["step"] for line in lines] == list(range(11))
     assert [line["rows/mmlm"] for line in lines] == ROWS
     assert [line["length/mmlm"] for line in lines] == LENGTHS

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer import fertility
-from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
 from xlj.interop.vocabulary_extension import check_extendable, extend
 
 MAX_RATIO = 1.25
@@ -82,11 +81,11 @@ def choose(
       ConfigError: if xlj cannot extend the vocabulary, or the text does not yield `pieces` pieces.
         If `pieces` is None, such a language gets fewer pieces or none.
     """
-    of_old = [fertility.measure(old, lines).pieces_per_word for lines in old_text.values()]
+    of_old = [measure_fertility(old, lines).pieces_per_word for lines in old_text.values()]
     best = min(of_old, default=_USUAL)
     split = {name: _split(lines) for name, lines in new_text.items()}
     before = {
-        name: fertility.measure(old, test).pieces_per_word for name, (_, test) in split.items()
+        name: measure_fertility(old, test).pieces_per_word for name, (_, test) in split.items()
     }
     vocabulary, choices = old, []
     for name in sorted(before, key=lambda name: -before[name]):
@@ -96,7 +95,7 @@ def choose(
         else:
             vocabulary = extend(vocabulary, train, pieces) if pieces else vocabulary
             count, reason = pieces, "as requested"
-        after = fertility.measure(vocabulary, test).pieces_per_word
+        after = measure_fertility(vocabulary, test).pieces_per_word
         choices.append(Choice(name, before[name], after, count, reason))
     return vocabulary, choices
 
@@ -115,14 +114,14 @@ def _add_enough(
       The extended vocabulary, the number of new pieces, and the reason why the number is not
       larger.
     """
-    now = fertility.measure(vocabulary, test)
+    now = measure_fertility(vocabulary, test)
     if now.pieces_per_word <= MAX_RATIO * best and now.unknown_share <= MAX_UNKNOWN_SHARE:
         return vocabulary, 0, _describe_ratio(MAX_RATIO, best)
     try:
         check_extendable(vocabulary)
     except ConfigError as error:
         return vocabulary, 0, str(error)
-    max_pieces = fertility.measure(vocabulary, train).words // _WORDS_PER_PIECE
+    max_pieces = measure_fertility(vocabulary, train).words // _WORDS_PER_PIECE
     if max_pieces < _FIRST:
         words = _FIRST * _WORDS_PER_PIECE
         return vocabulary, 0, f"too little text: {_FIRST} pieces need {words:,} words"
@@ -133,7 +132,7 @@ def _add_enough(
             larger = extend(vocabulary, train, more)
         except ConfigError:
             return extended, count, f"the text yields fewer than {more:,} new pieces"
-        fewer = fertility.measure(larger, test).pieces_per_word
+        fewer = measure_fertility(larger, test).pieces_per_word
         if count and fewer > (1 - _GAIN) * per_word:
             gain = 1 - fewer / per_word
             return extended, count, f"{more:,} pieces would lower the pieces per word by {gain:.1%}"

@@ -11,16 +11,15 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Config
-from xlj.data.rows import mixture
+from xlj.data.rows import draws
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import BLOCK, sampling_rates
 from xlj.data.rows.report import align_columns
-from xlj.data.rows.store import RowStore
-from xlj.data.tokenizer.fertility import Fertility
+from xlj.data.rows.store import Corpus, RowStore
+from xlj.data.tokenizer.vocabulary import Fertility
 from xlj.models.lowering import product
 from xlj.sharding import devices, meshes
-from xlj.training import memory, schedule_tables
+from xlj.training import memory, schedule
 from xlj.training.run_flops import RunFlops
 from xlj.training.schedule import Schedule
 from xlj.training.state import init as init_state
@@ -107,7 +106,7 @@ def count_passes(config: Config, store: RowStore, new: Sequence[str]) -> float:
     for phase in config.schedule:
         for options in phase.active().values():
             if options.rows == _TEXT:
-                counts = mixture.count_draws(store, options, phase.config)
+                counts = draws.count_draws(store, options, phase.config)
                 share = sum(counts.get(f"{_TEXT}.{name}", 0) for name in new) / BLOCK
                 drawn += share * options.batch_size * (phase.end - phase.start)
     rows = sum(task.train.rows for task in store.tasks(_TEXT) if task.name.partition(".")[2] in new)
@@ -178,7 +177,7 @@ def _operations_per_second(hidden: int, dtype: str) -> float:
 
 def format_table(config: Config, store: RowStore) -> list[str]:
     """Returns a table of the phases, as `xlj train --dry_run` prints it."""
-    table = schedule_tables.make_table(Schedule(config, store), store)
+    table = schedule.make_table(Schedule(config, store), store)
     return [line.rstrip() for line in align_columns(table, left=(0, 3, 6))]
 
 
@@ -223,4 +222,4 @@ def give_advice(
             f"{_SMALL_MODEL:,} parameters we suggest at least "
             f"--config.optimizer.learning_rate={_RATE_OF_SMALL:g}"
         )
-    return lines + schedule_tables.make_warnings(Schedule(config, store), store)
+    return lines + schedule.make_warnings(Schedule(config, store), store)

@@ -21,16 +21,15 @@ from xlj.config.fields import flat
 from xlj.conversion.exporting import export
 from xlj.conversion.extending import store_extended
 from xlj.data.rows import building
+from xlj.data.rows.building import TextSample
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import align_columns, report
 from xlj.data.rows.request import request_of
 from xlj.data.rows.store import RowStore
-from xlj.data.rows.text_samples import TextSample
-from xlj.data.tokenizer import fertility
-from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation import adaptation_record, probe_files, text_measures
+from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
+from xlj.evaluation import adaptation_record, probes, word_loss
 from xlj.evaluation.adaptation_record import FILE
-from xlj.evaluation.text_measures import TestText
+from xlj.evaluation.word_loss import TestText
 from xlj.inference import pretrained
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
@@ -148,7 +147,7 @@ def adapt(
         if "data.length" not in explicit:
             config = _with_length_of(source, config)
         config = start.adopt_model(config)
-        files = probe_files.read(config)
+        files = probes.read(config)
         samples = _sample(config, source.vocabulary())
         text = _test_text(config, request, samples, files)
         adapted_from, choices = _with_pieces(request, source, samples, folders, progress)
@@ -164,7 +163,7 @@ def adapt(
             return False
         if "before" not in progress:
             print("measuring the model before training", flush=True)
-            progress["before"] = text_measures.measure(pretrained.of(source), text)
+            progress["before"] = word_loss.measure_text(pretrained.of(source), text)
             json_file.write(folders.progress, progress)
         outcome = runs.pretrain(config, folders.run)
         if not outcome.finished:
@@ -173,7 +172,7 @@ def adapt(
         if progress.get("step") != outcome.step:  # not measured yet, or measured after fewer steps
             print("measuring the model after training", flush=True)
             trained = pretrained.of(stored_models.find(folders.run))
-            progress |= {"after": text_measures.measure(trained, text), "step": outcome.step}
+            progress |= {"after": word_loss.measure_text(trained, text), "step": outcome.step}
             if folders.model.exists():
                 shutil.rmtree(folders.model)  # it was exported after fewer steps
             json_file.write(folders.progress, progress)
@@ -263,7 +262,7 @@ def _test_text(
     config: Config,
     request: AdaptRequest,
     samples: Mapping[str, TextSample],
-    files: probe_files.Files,
+    files: probes.Files,
 ) -> TestText:
     """Collects the text that the measures read: held-out lines, and the pairs of --test or, without
     --test, held-out pairs."""
@@ -351,7 +350,7 @@ def _print_plan(
 ) -> None:
     vocabulary = adapted_from.vocabulary()
     counts = {
-        name: fertility.measure(vocabulary, samples[f"text.{name}"].train[0])
+        name: measure_fertility(vocabulary, samples[f"text.{name}"].train[0])
         for name in request.languages
         if samples[f"text.{name}"].is_whole
     }

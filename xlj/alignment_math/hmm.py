@@ -69,15 +69,15 @@ def log_likelihood(
     by_null = jnp.exp(emission.null - highest)
 
     def step(carry: tuple[jax.Array, jax.Array], token: tuple) -> tuple:
-        (places, total), (source, null, begin, starts, is_aligned) = carry, token
-        places = jnp.where(starts[..., None], begin, places)  # probabilities, [..., m + 1]
-        by_word = jnp.einsum("...k,...ki->...i", places, moves, precision="highest")
+        (forward, total), (source, null, begin, starts, is_aligned) = carry, token
+        forward = jnp.where(starts[..., None], begin, forward)  # probabilities, [..., m + 1]
+        by_word = jnp.einsum("...k,...ki->...i", forward, moves, precision="highest")
         by_word = (1 - NULL_RATE) * by_word * source  # [..., m]
         joint = jnp.pad(by_word, [(0, 0)] * (by_word.ndim - 1) + [(1, 0)])  # [..., m + 1]
-        joint += NULL_RATE * places * null[..., None]
+        joint += NULL_RATE * forward * null[..., None]
         scale = jnp.where(is_aligned, jnp.maximum(joint.sum(-1), 1e-30), 1)
-        places = jnp.where(is_aligned[..., None], joint / scale[..., None], places)
-        return (places, total + jnp.log(scale)), None
+        forward = jnp.where(is_aligned[..., None], joint / scale[..., None], forward)
+        return (forward, total + jnp.log(scale)), None
 
     shape = jnp.broadcast_shapes(source_ids.shape[:-1], target_ids.shape[:-1])
     start = jnp.zeros((*shape, source_ids.shape[-1] + 1)), jnp.zeros(shape)

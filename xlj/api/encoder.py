@@ -23,7 +23,7 @@ from xlj.data.labelled.examples import Words as TaggedWords
 from xlj.data.labelled.kind import TaskKind
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained
-from xlj.inference.labeller import Labeller
+from xlj.inference.predictor import Labeller
 from xlj.inference.pretrained import Pretrained
 from xlj.io.quoting import quoted
 from xlj.models import encoder
@@ -32,13 +32,13 @@ from xlj.models.segments import whole_examples
 from xlj.objectives.mlm.head import predict
 from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
-from xlj.retrieval.nearest import centre, nearest
 from xlj.retrieval.pair_scores import PairScorer, TextPair
+from xlj.retrieval.search import centre, nearest
 from xlj.sharding.meshes import QUICK
 from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.gold_alignments import SPLITS
 from xlj.word_alignment.methods import METHODS
 from xlj.word_alignment.sentence_pairs import Pair
-from xlj.word_alignment.word_splits import SPLITS
 
 MASK = "<mask>"
 _HEAD = "prediction_head"
@@ -424,8 +424,8 @@ class Encoder:
         first, second = (np.array(mining.first_occurrences(side)) for side in sides)
         mined = mining.mine(
             *(
-                self.embed([side[i] for i in places], layer, pooling, centred)
-                for side, places in zip(sides, (first, second), strict=True)
+                self.embed([side[i] for i in indices], layer, pooling, centred)
+                for side, indices in zip(sides, (first, second), strict=True)
             )
         )
         count = int((mined.scores >= threshold).sum())  # scores are in descending order
@@ -535,8 +535,8 @@ class Encoder:
                 "text"
             )
         tokens = jnp.asarray([ids])
-        places = np.flatnonzero(np.asarray(ids) == vocabulary.mask)
-        probabilities = np.asarray(_mask_probabilities(params, tokens, places, model))
+        positions = np.flatnonzero(np.asarray(ids) == vocabulary.mask)
+        probabilities = np.asarray(_mask_probabilities(params, tokens, positions, model))
         # Ids that xlj added to an imported vocabulary are not pieces of the original model.
         if vocabulary.native_size < vocabulary.size:
             probabilities = np.where(vocabulary.native_ids < 0, 0, probabilities)
@@ -575,14 +575,14 @@ def _sentences(sentences: Sentences) -> list[str]:
 def _example(kind: TaskKind, text: Any, place: str) -> Example:
     if isinstance(text, Mapping):
         return kind.from_record(text, place)
-    parts = [text] if isinstance(text, str) else [*text] if isinstance(text, Sequence) else []
-    if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
+    texts = [text] if isinstance(text, str) else [*text] if isinstance(text, Sequence) else []
+    if not texts or not all(isinstance(part, str) and part.strip() for part in texts):
         raise ConfigError(
             f"{place} is {quoted(text)}; expected a string, a sequence of strings, or a mapping"
         )
     if kind.example is TaggedWords and not isinstance(text, str):
-        return kind.from_record({"words": parts}, place)
-    return kind.from_fields(parts, place)
+        return kind.from_record({"words": texts}, place)
+    return kind.from_fields(texts, place)
 
 
 _SEQUENCES = (Sequence, np.ndarray)
@@ -637,19 +637,19 @@ def _words(sentence: Any, place: str) -> list[str]:
 
 @partial(jax.jit, static_argnames=("model",), compiler_options=QUICK)
 def _mask_probabilities(
-    params: encoder.Params, tokens: jax.Array, places: jax.Array, model: Model
+    params: encoder.Params, tokens: jax.Array, positions: jax.Array, model: Model
 ) -> jax.Array:
-    """Computes the probabilities of all pieces at some places of a row.
+    """Computes the probabilities of all pieces at some positions of a row.
 
     Args:
       tokens: int32 [1, length].
-      places: int [places], positions in the row.
+      positions: int [positions], positions in the row.
 
     Returns:
-      float32 [places, vocabulary].
+      float32 [positions, vocabulary].
     """
     unknown = jnp.full((1, 2), -1)  # -1: the languages of the row are unknown
-    hidden = encoder.apply(params, model, whole_examples(model, tokens, unknown))[0, places]
+    hidden = encoder.apply(params, model, whole_examples(model, tokens, unknown))[0, positions]
     words = params["embeddings"]["word"]
     vectors, table, bias = predict(params[_HEAD], words, model, hidden)
     return jax.nn.softmax(vectors @ table.T + bias)

@@ -11,7 +11,7 @@ from xlj.config import ConfigError
 from xlj.io import atomic
 from xlj.io.json_file import Record
 from xlj.retrieval.mining import PairIndices
-from xlj.retrieval.nearest import Nearest
+from xlj.retrieval.search import Nearest
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.page import Page
 from xlj.word_alignment.sentence_pairs import Pair
@@ -105,10 +105,10 @@ class MinedPairs(PairIndices):
     def to_pandas(self) -> "pandas.DataFrame":
         """Returns a table with one row per pair, best first: source, target and score."""
         first, second = self.sentences
-        places = zip(
+        retrieved = zip(
             self.sources.tolist(), self.targets.tolist(), self.scores.tolist(), strict=True
         )
-        rows = [(first[i], second[j], score) for i, j, score in places]
+        rows = [(first[i], second[j], score) for i, j, score in retrieved]
         return frame(rows, "source", "target", "score")
 
 

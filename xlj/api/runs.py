@@ -15,15 +15,15 @@ from xlj.config.paths import local_path
 from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.report import align_columns, report
 from xlj.distributed import hosts
-from xlj.evaluation import probe_files, probes
+from xlj.evaluation import probes
 from xlj.finetuning import task_runs
-from xlj.io import atomic, compiled
+from xlj.io import atomic, own_process
 from xlj.io.storage import AnyPath
 from xlj.sharding import devices
 from xlj.tools.reporting import runs as reported_runs
 from xlj.tools.reporting.page import page
 from xlj.tools.reporting.page import schedule as drawn_schedule
-from xlj.training import loop, schedule_tables
+from xlj.training import loop, schedule
 from xlj.training.start import adopt_model, prepare
 
 if TYPE_CHECKING:
@@ -95,16 +95,16 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
       KeyboardInterrupt: after Ctrl-C (`loop.train`).
     """
     devices.compute_in_the_calling_thread()
-    compiled.enable_cache()
+    own_process.enable_cache()
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
     config, store = open_rows(adopt_model(config, workdir))
-    files = probe_files.read(config)
+    files = probes.read(config)
     with _lock(workdir):
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
-            warnings = schedule_tables.make_warnings(start.schedule, start.store)
+            warnings = schedule.make_warnings(start.schedule, start.store)
             print(report(start.store, config.data), *warnings, "", sep="\n", flush=True)
         outcome = loop.train(start, probes.make(start.config, files, start.store, start.vocabulary))
     return PretrainingRun(**vars(outcome))
@@ -131,13 +131,13 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
         start = prepare(config, workdir)
         if jax.process_index():
             return
-        warnings = schedule_tables.make_warnings(start.schedule, start.store)
+        warnings = schedule.make_warnings(start.schedule, start.store)
         print(report(start.store, start.config.data), *warnings, "", sep="\n")
-        rows = schedule_tables.make_table(start.schedule, start.store)
+        rows = schedule.make_table(start.schedule, start.store)
         table = align_columns(rows, left=(0, 3, 6))
         print(*(line.rstrip() for line in table), sep="\n")
         path = workdir / "schedule.html"
-        lines = schedule_tables.make_lines(start.schedule, start.store)
+        lines = schedule.make_lines(start.schedule, start.store)
         with atomic.as_config_error(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write(path, drawn_schedule(lines, str(workdir)).encode())
@@ -166,7 +166,7 @@ def fine_tune(config: ml_collections.ConfigDict | Config, workdir: str | Path) -
         gradient that is not finite.
     """
     devices.compute_in_the_calling_thread()
-    compiled.enable_cache()
+    own_process.enable_cache()
     config = finetuning.parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = local_path("workdir", workdir)
     with _lock(workdir):

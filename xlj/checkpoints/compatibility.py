@@ -1,16 +1,19 @@
-"""Refuses checkpoints that differ from a run in config, rows or model, and names the
-differences."""
+"""Refuses checkpoints that differ from a run in config, rows or model, and names the differences.
+
+Also finds the steps whose checkpoints are never deleted.
+"""
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from xlj.checkpoints.preservation import decay_start
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.writing import row_digests
-from xlj.config import Config, Model, batch_sizes, record, registered
+from xlj.config import Config, Model, as_tree, record, registered, schema
 from xlj.config.fields import ConfigTree, Value, flat, merge
 from xlj.config.objectives import objectives_in
+from xlj.config.schema import RATES_KEYS
 from xlj.data.rows.store import Manifest
 
 
@@ -152,7 +155,7 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
     on = objectives_in(old) | objectives_in(new)
     grow = config.schedule[0].batch_sizes.grow
-    for path in (*_FIXED_KEYS, *batch_sizes.KEYS[: None if grow else 1], "phases"):
+    for path in (*_FIXED_KEYS, *schema.KEYS[: None if grow else 1], "phases"):
         before, now = old, new
         for name in path.split("."):
             before, now = before[name], now[name]
@@ -255,3 +258,47 @@ def _find_differences(
             d for n in names for d in _find_differences(f"{path}.{n}", before.get(n), now.get(n))
         ]
     return [] if before == now else [Difference(path, before, now)]
+
+
+def decay_start(config: ConfigTree) -> int | None:
+    """Returns the step at which the final decay of a run's learning rate begins.
+
+    This is the decay of the schedule `wsd`, or of a phase whose learning rate falls from the start
+    of the phase.
+
+    Args:
+      config: a config as nested dicts.
+
+    Returns:
+      The step, or None if the run has no such decay.
+    """
+    return dict((end, start) for start, end in _decays(config)).get(config["train"]["steps"])
+
+
+def pre_decay_steps(config: Config, earlier: Iterable[Checkpoint]) -> tuple[int, ...]:
+    """Returns the steps at which decays begin, in a run's config and in the configs of earlier
+    checkpoints."""
+    configs = [*(checkpoint.config() for checkpoint in earlier), as_tree(config)]
+    return tuple(sorted({start for each in configs for start, _ in _decays(each)}))
+
+
+def _decays(config: ConfigTree) -> Iterator[tuple[int, int]]:
+    """Yields (first step, step after the last step) of each decay.
+
+    Args:
+      config: a config as nested dicts.
+    """
+    options, begin, spans = config["optimizer"], 0, []
+    phases = sorted(config["phases"].values(), key=lambda phase: phase["start_step"])
+    for phase in phases:
+        changes = phase.get("optimizer", {})
+        if any(name in changes for name in RATES_KEYS):
+            spans.append((begin, phase["start_step"], options))
+            begin = phase["start_step"]
+        options = {**options, **changes}
+    spans.append((begin, config["train"]["steps"], options))
+    for start, end, span_options in spans:
+        if span_options["schedule"] == "wsd":
+            yield end - span_options["decay_steps"], end
+        elif start and span_options["schedule"] != "constant":
+            yield start, end

@@ -5,11 +5,20 @@ parameters, optimizer state, progress, the vocabulary's model file, and a descri
 description contains the config, the digests of the rows, and the name, shape, type and digest of
 every tensor. Orbax does not detect flipped bits in its files. Therefore the digests are computed
 from arrays, and compared after every restore.
+
+Also shortens Orbax's errors to one line, and suppresses Orbax's own messages.
+
+Also moves damaged checkpoints into another folder before a run resumes.
 """
 
 import dataclasses
 import hashlib
+import itertools
 import json
+import logging
+import os
+import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -20,7 +29,6 @@ import orbax.checkpoint as ocp
 from etils import epath
 from jax.sharding import Mesh
 
-from xlj.checkpoints import orbax_errors
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model
 from xlj.config.fields import ConfigTree
@@ -28,9 +36,10 @@ from xlj.contracts.arrays import PyTree, Tree
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
 from xlj.io import storage
+from xlj.io.atomic import as_config_error
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath, Url, to_path
-from xlj.sharding.rules import STORED
+from xlj.sharding.devices import STORED
 from xlj.sharding.trees import Params, abstract_like, named_leaves, nested, shardings
 
 FORMAT = 1
@@ -218,7 +227,7 @@ def read_meta(folder: AnyPath) -> Checkpoint:
     Raises:
       CheckpointError: if the description is damaged, or has another version of the format.
     """
-    orbax_errors.silence()
+    silence_orbax()
     try:
         options = _options_without_waiting()
         handler = ocp.JsonCheckpointHandler(multiprocessing_options=options)
@@ -249,8 +258,8 @@ def _options_without_waiting() -> ocp.options.MultiprocessingOptions:
 def _unreadable(folder: AnyPath, item: str, error: Exception) -> CheckpointError:
     """Returns the error to raise for an unreadable item. Server errors are not reported as
     damage."""
-    reason = orbax_errors.reason(error)
-    if isinstance(folder, Url) and orbax_errors.is_server_error(error):
+    reason = error_reason(error)
+    if isinstance(folder, Url) and is_server_error(error):
         return CheckpointError(
             f"{folder}: cannot read {item} from the bucket ({reason}); try again later"
         )
@@ -408,3 +417,112 @@ def _read_item(checkpoint: Checkpoint, item: str, read: Callable[[epath.Path], T
         raise
     except Exception as error:  # Orbax and TensorStore raise many types, including `Exception`
         raise _unreadable(checkpoint.folder, item, error) from error
+
+
+def error_reason(error: BaseException) -> str:
+    """Returns the system's message for a disk error; else the first line of an error's root
+    cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if disk_message := disk_error(error):
+        return disk_message
+    return (str(error).partition("\n")[0] or type(error).__name__)[:200]
+
+
+def disk_error(error: BaseException | None) -> str:
+    """Returns the system's message for a disk error, such as a full disk; else an empty text."""
+    while error is not None:
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror
+        if code := re.search(r"os_error_code='(\d+)'", str(error)):  # an error of TensorStore
+            return os.strerror(int(code[1]))
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def is_server_error(error: BaseException | None) -> bool:
+    """Returns whether a bucket's server was unreachable or denied access. This may be temporary."""
+    while error is not None:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            return True
+        if re.search(
+            r"UNAVAILABLE|PERMISSION_DENIED|UNAUTHENTICATED|DEADLINE_EXCEEDED", str(error)
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def silence_orbax() -> None:
+    """Suppresses the tracebacks that Orbax prints in addition to the error that it raises.
+
+    If one tensor fails, Orbax logs the error in each thread, and abandons the coroutines of the
+    other tensors. Python then warns that these were never awaited.
+    """
+    logging.getLogger("absl").addFilter(_is_not_of_orbax)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    sys.unraisablehook = _report_unless_abandoned
+
+
+def _is_not_of_orbax(record: logging.LogRecord) -> bool:
+    return "orbax" not in record.pathname
+
+
+def _report_unless_abandoned(event: "sys.UnraisableHookArgs") -> None:
+    code = getattr(event.object, "cr_code", None)
+    if "Event loop is closed" in str(event.exc_value) or code and "orbax" in code.co_filename:
+        return
+    sys.__unraisablehook__(event)
+
+
+FOLDER = "damaged"
+"""The folder in a workdir to which damaged checkpoints are moved."""
+
+
+def move_damaged(workdir: AnyPath) -> None:
+    """Moves damaged checkpoints into `WORKDIR/damaged`, and prints a message for each.
+
+    It begins with the latest checkpoint, and reads whole checkpoints until one is intact. Of all
+    earlier checkpoints, it reads only the descriptions. The first checkpoint of a workdir is never
+    moved, so that a run does not silently start from the beginning. Every process of a run must
+    call this function; process 0 does the work, and all other processes wait.
+
+    Raises:
+      ConfigError: if a folder cannot be moved.
+    """
+    hosts.broadcast(lambda: _move_damaged(workdir))
+
+
+def _move_damaged(workdir: AnyPath) -> None:
+    """Implements `move_damaged` in one process."""
+    saved_steps, found_intact = steps(workdir), False
+    for before, step in reversed(list(itertools.pairwise(saved_steps))):
+        folder = workdir / "checkpoints" / str(step)
+        try:
+            checkpoint = read_meta(folder)
+            if not found_intact:
+                verify(checkpoint)
+            found_intact = True
+        except DamagedError as error:
+            target = _move(folder, workdir / FOLDER)
+            resume = "" if found_intact else f"; the run resumes from step {before} or earlier"
+            print(f"{error.what}; it was moved to {target}{resume}", flush=True)
+
+
+def _move(folder: AnyPath, into: AnyPath) -> AnyPath:
+    """Moves a folder into another folder, under an unused name.
+
+    Returns:
+      The new path.
+    """
+    names = itertools.chain([folder.name], (f"{folder.name}.{n}" for n in itertools.count(1)))
+    try:
+        with as_config_error(into):
+            target = next(into / name for name in names if not storage.exists(into / name))
+            into.mkdir(exist_ok=True)
+            storage.move_folder(folder, target, COMMITTED)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}; {folder} is damaged and could not be moved; move it to another folder"
+        ) from error
+    return target

@@ -27,7 +27,7 @@ from xlj.io import json_file
 from xlj.io.storage import AnyPath, Url
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.supervised.options import recorded_kind, supervised_in
-from xlj.sharding.rules import STORED
+from xlj.sharding.devices import STORED
 from xlj.sharding.trees import Params, nested, replicated, shardings
 
 _DEFAULT_LENGTH = 512

@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from xlj.checkpoints import orbax_errors
+from xlj.checkpoints import reading
 from xlj.checkpoints.digests import digests
 from xlj.checkpoints.reading import FORMAT, CheckpointError, orbax_path, seal, tensor_types
 from xlj.config import Config, ConfigError, record
@@ -67,7 +67,7 @@ class Checkpointer:
                 get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False
             )
             policies.append(best)
-        orbax_errors.silence()
+        reading.silence_orbax()
         self.keep_steps = keep_steps
         self._folder = workdir / "checkpoints"
         self._config, self._manifest, self._vocabulary = config, manifest, vocabulary
@@ -86,7 +86,7 @@ class Checkpointer:
     def save(
         self,
         step: int,
-        parts: Mapping[str, PyTree],
+        items: Mapping[str, PyTree],
         score: float | None = None,
         measured: bool = True,
         tokens: int = 0,
@@ -94,7 +94,7 @@ class Checkpointer:
         """Starts to write the checkpoint of a step.
 
         Args:
-          parts: parts of the run's state by name. Parts without arrays are not written.
+          items: items of the run's state by name. Parts without arrays are not written.
           score: the score that selects the best checkpoint; None if the step was not evaluated.
           measured: whether the run's files already contain the metrics of this step.
           tokens: the number of tokens of text, without padding, that the run has read.
@@ -106,13 +106,13 @@ class Checkpointer:
         if step in self._manager.all_steps():
             return
         manifest, vocabulary = self._manifest, self._vocabulary
-        parts = {name: part for name, part in parts.items() if jax.tree.leaves(part)}
+        items = {name: part for name, part in items.items() if jax.tree.leaves(part)}
         tasks = {
             task.name: {"sentences": task.train.sentences, "tokens": task.train.tokens}
             for task in manifest.tasks
         }
         meta = _description(
-            parts,
+            items,
             self._config,
             vocabulary,
             manifest.languages,
@@ -123,7 +123,7 @@ class Checkpointer:
             tasks=tasks,
         )
         metrics = None if score is None else {"score": score}
-        saved = {name: ocp.args.StandardSave(part) for name, part in parts.items()}
+        saved = {name: ocp.args.StandardSave(part) for name, part in items.items()}
         with self._writing():
             self._manager.wait_until_finished()
             self._delete_files()
@@ -152,9 +152,9 @@ class Checkpointer:
         try:
             yield
         except Exception as error:
-            reason = orbax_errors.disk_error(error)
+            reason = reading.disk_error(error)
             if not reason and isinstance(self._folder, Url):
-                reason = orbax_errors.reason(error)
+                reason = reading.error_reason(error)
             if reason:
                 raise ConfigError(
                     f"cannot write checkpoints to {self._folder}: {reason}"
@@ -220,7 +220,7 @@ def row_digests(manifest: Manifest) -> dict[str, str]:
 
 
 def _description(
-    parts: Mapping[str, PyTree],
+    items: Mapping[str, PyTree],
     config: Config,
     vocabulary: Vocabulary,
     languages: list[str],
@@ -239,16 +239,16 @@ def _description(
         "languages": languages,
         "vocabulary": vocabulary.digest,
         "config": record(config),
-        "tensors": {name: tensor_types(tree) for name, tree in parts.items()},
-        "digests": {name: digests(tree) for name, tree in parts.items()},
+        "tensors": {name: tensor_types(tree) for name, tree in items.items()},
+        "digests": {name: digests(tree) for name, tree in items.items()},
     } | of_run
     return meta | {"seal": seal(meta)}
 
 
 def _composite(
-    meta: Record, vocabulary: Vocabulary, **parts: ocp.args.CheckpointArgs
+    meta: Record, vocabulary: Vocabulary, **items: ocp.args.CheckpointArgs
 ) -> ocp.args.Composite:
     model = {"model": np.frombuffer(vocabulary.model, np.uint8)}
     return ocp.args.Composite(
-        meta=ocp.args.JsonSave(meta), vocabulary=ocp.args.StandardSave(model), **parts
+        meta=ocp.args.JsonSave(meta), vocabulary=ocp.args.StandardSave(model), **items
     )

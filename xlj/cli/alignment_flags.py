@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from xlj.cli import outputs, shards
+from xlj.cli import outputs
 from xlj.cli.parser import Parser, parse_non_negative
 from xlj.config import ConfigError
 from xlj.config.choices import (
@@ -57,7 +57,7 @@ def add(parser: Parser) -> None:
     )
     add("--lowercase", action="store_true", help="lowercase words before the alignment")
     parser.add_malformed("an empty line")
-    shards.add_flag(parser)
+    outputs.add_flag(parser)
     _add_choices(parser)
     _add_gold(parser)
     parser.add_file(

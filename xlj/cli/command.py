@@ -13,7 +13,7 @@ from xlj.cli import configs
 from xlj.cli.configs import Implied, Schema
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError, as_tree
-from xlj.io import compiled, own_process, storage_errors
+from xlj.io import own_process, storage
 
 Work = Callable[[Namespace], int | None]
 
@@ -86,7 +86,7 @@ def run(
             raise  # another pipe broke
         return 141
     except OSError as error:
-        if not (message := storage_errors.describe(error)):
+        if not (message := storage.describe_storage_error(error)):
             raise
         _drop_full_output()
         print(f"error: {message}", file=sys.stderr)
@@ -116,7 +116,7 @@ def _execute(
 ) -> int:
     flags = parser.read(argv)
     if argv is None:
-        compiled.enable_cache()
+        own_process.enable_cache()
     if parser.schema:
         if argv is None:
             own_process.use_huge_pages()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # types only: commands parse their flags without JAX
 
     from xlj.io.file_ranges import FileRange
     from xlj.io.malformed import Skipping
-    from xlj.io.parts import Parts
+    from xlj.io.part_files import PartFiles
     from xlj.retrieval.embedder import Embedder
 
 
@@ -65,7 +65,7 @@ def check_centred(flags: Namespace, path: Path, sentences: Sequence[str]) -> Non
 
 def embed(flags: Namespace, embedder: "Embedder", *texts: Sequence[str]) -> list["np.ndarray"]:
     """Computes the vectors of each text, centred if --centred is set."""
-    from xlj.retrieval.nearest import centre
+    from xlj.retrieval.search import centre
 
     vectors = [embedder.embed(sentences) for sentences in texts]
     if flags.centred:
@@ -90,7 +90,7 @@ def load_embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
 
 def embed_parts(
     flags: Namespace,
-    parts: "Parts",
+    part_files: "PartFiles",
     units: "Sequence[FileRange]",
     dtype: str,
     skipping: "Skipping | None" = None,
@@ -105,12 +105,12 @@ def embed_parts(
       has_ids: whether lines may be `id TAB sentence`. If so, only the sentence is embedded, and
         blank lines are skipped.
     """
-    missing = parts.remaining()
+    missing = part_files.remaining()
     if not missing:
         return
     from tqdm import tqdm
 
-    from xlj.retrieval import vector_file
+    from xlj.retrieval import sentence_files
 
     def text(line: str) -> str:
         return (line.rpartition("\t")[2] if has_ids else line).strip()
@@ -119,14 +119,16 @@ def embed_parts(
     with tqdm(desc="embedding", unit=" sentences", disable=None) as bar:
         for part in missing:
             rows = 0
-            with vector_file.writing(parts.file(part), embedder.width, dtype, skipping) as append:
+            with sentence_files.writing(
+                part_files.file(part), embedder.width, dtype, skipping
+            ) as append:
                 lines = units[part].lines(skipping)
                 if has_ids:
                     lines = filter(str.strip, lines)
                 for vectors in embedder.stream(map(text, lines), bar.update):
                     append(vectors[0])
                     rows += vectors.shape[1]
-            parts.mark_complete(part, **units[part].as_json(), rows=rows)
+            part_files.mark_complete(part, **units[part].as_json(), rows=rows)
     report_truncated(embedder)
 
 

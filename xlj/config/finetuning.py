@@ -14,8 +14,7 @@ from xlj.config.fields import ConfigError, check_unused, flat, unused_key_error
 from xlj.config.paths import local_path
 from xlj.config.schema import Config
 from xlj.config.sections import KEYS_OF_RUN
-from xlj.config.task import languages_of
-from xlj.config.tasks import load
+from xlj.config.task import languages_of, load
 
 DEFAULTS = {
     "task.kind": "classification",

@@ -3,6 +3,8 @@
 A config file returns an `ml_collections.ConfigDict` that starts from `default()`, so every key can
 be set in the file or on the command line. `xlj.config.checks` converts it to the frozen `Config`
 below.
+
+Also has batch sizes: the number of microbatches of a step, as a function of the step alone.
 """
 
 import dataclasses
@@ -15,7 +17,6 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from xlj.config import durations, fields, row_kinds
-from xlj.config.batch_sizes import BatchSizes
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
 from xlj.config.objectives import (
     Options,
@@ -26,6 +27,72 @@ from xlj.config.objectives import (
 )
 from xlj.config.sections import Data, Evaluation, Mesh, Model, Optimizer, Train, Transfer
 from xlj.config.task import Task
+
+KEYS = ("train.batch_warmup", "train.first_microbatches", "train.gradient_accumulation_steps")
+"""Keys that determine the batch sizes. Without the first key, the other keys do not change which
+rows a step reads."""
+
+
+class BatchSizes(NamedTuple):
+    """The numbers of microbatches of the steps of a phase.
+
+    In the batch warm-up, the first `warmup_steps` steps, batches grow from `first` to `full`
+    microbatches. The numbers of steps at each size from `first` to `full` - 1 differ by at most
+    one. So the number of tokens that the run reads at a size is proportional to the size
+    (ModernBERT, mmBERT). Without a warm-up, all batches are full.
+    """
+
+    warmup_steps: int
+    first: int
+    full: int
+
+    @classmethod
+    def of_phase(cls, train: Train, start: int) -> "BatchSizes":
+        """Returns the sizes of a phase that starts at a step; only the first phase may grow."""
+        warmup_steps = 0 if start else train.batch_warmup
+        return cls(warmup_steps, train.first_microbatches, train.gradient_accumulation_steps)
+
+    @property
+    def grow(self) -> bool:
+        """Whether the phase has a batch warm-up."""
+        return self.warmup_steps > 0
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Returns (first step, microbatches per step) of each range of steps with equal batches."""
+        sizes = max(1, self.full - self.first)
+        starts = {-(-k * self.warmup_steps // sizes): self.first + k for k in range(sizes)}
+        return list((starts | {self.warmup_steps: self.full}).items())
+
+    def size(self, step: int) -> int:
+        """Returns the number of microbatches of a step."""
+        return next(size for start, size in reversed(self.ranges()) if start <= step)
+
+    def before(self, step: int) -> int:
+        """Returns the total number of microbatches in all steps before `step`."""
+        ranges = self.ranges()
+        ends = [*(start for start, _ in ranges[1:]), step]
+        return sum(
+            max(0, min(step, end) - start) * size
+            for (start, size), end in zip(ranges, ends, strict=True)
+        )
+
+    def check(self, steps: int) -> None:
+        """Refuses a warm-up that does not end within a phase of `steps` steps, or does not grow.
+
+        Raises:
+          ConfigError: with the keys to change.
+        """
+        warmup, first, full = KEYS
+        if self.warmup_steps > steps:
+            raise ConfigError(
+                f"{warmup}={self.warmup_steps}: the batch warm-up must end by step {steps}, where "
+                "the first of phases starts or, without phases, the run ends; lower it"
+            )
+        if self.grow and self.first >= self.full:
+            raise ConfigError(
+                f"{warmup}: batches grow from {first}={self.first} to {full}={self.full}, which "
+                "must be larger"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +152,7 @@ class Phase(NamedTuple):
         return self.config.objectives.active()
 
     @property
-    def parts(self) -> int:
+    def accumulation_steps(self) -> int:
         """The number of microbatches in a full batch."""
         return self.config.train.gradient_accumulation_steps
 
@@ -102,7 +169,7 @@ class Phase(NamedTuple):
         """Returns the number of steps of this phase before `step`. A step of the batch warm-up
         counts as its microbatches divided by the microbatches of a full batch."""
         steps = max(0, min(step, self.end) - self.start)
-        return self.batch_sizes.before(steps) / self.parts
+        return self.batch_sizes.before(steps) / self.accumulation_steps
 
 
 RATES_KEYS = ("schedule", "warmup_steps", "decay_steps", "decay", "floor")
@@ -167,7 +234,7 @@ class Config(Section):
     def has_same_step_as(self, other: "Config") -> bool:
         """Whether a phase with this config and a phase with `other` can use the same compiled train
         step. They may differ in arguments of the step, such as rates, and in the choice of rows."""
-        parts = [
+        read_by_step = [
             (
                 config.objectives,
                 config.model,
@@ -176,7 +243,7 @@ class Config(Section):
             )
             for config in (self, other)
         ]
-        return parts[0] == parts[1]
+        return read_by_step[0] == read_by_step[1]
 
     @functools.cached_property
     def objectives_by_phase(self) -> tuple[Mapping[str, Options], ...]:

@@ -7,8 +7,7 @@ from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import finished_run
 from xlj.config import ConfigError
-from xlj.config.task import TASK, labelling_options
-from xlj.config.tasks import is_own
+from xlj.config.task import TASK, is_own, labelling_options
 from xlj.evaluation import adaptation_record
 from xlj.interop import model_card, sentence_modules, to_hugging_face
 from xlj.interop.task_heads import auto_class

@@ -13,10 +13,9 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import ConfigError
 from xlj.conversion.importing import print_next, store
 from xlj.data.text.cleaning import clean
-from xlj.data.tokenizer import fertility
-from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
 from xlj.inference import pretrained
-from xlj.interop import matched_rows
+from xlj.interop import vocabulary_matching
 from xlj.interop.vocabulary_extension import extend, initial_rows
 from xlj.io import files
 from xlj.sharding import trees
@@ -44,7 +43,7 @@ def extend_checkpoint(
     new = extend(old, lines, pieces, share)
     print(f"{old.size:,} -> {new.size:,} ids")
     for name, vocabulary in (("before", old), ("after", new)):
-        counts = fertility.measure(vocabulary, lines)
+        counts = measure_fertility(vocabulary, lines)
         unknown = 100 * counts.unknown_share
         print(f"{name}: {counts.pieces_per_word:.2f} pieces per word, {unknown:.2f} % <unk>")
     store_extended(source, new, output)
@@ -70,9 +69,11 @@ def store_extended(source: StoredModel, new: Vocabulary, output: Path) -> None:
         if name.endswith(
             ("embeddings/word", "head/word")
         ):  # a generator may have a table of its own
-            return jnp.asarray(matched_rows.embeddings(array, matches, "sampled", 0.0, seed=0))
+            return jnp.asarray(
+                vocabulary_matching.embeddings(array, matches, "sampled", 0.0, seed=0)
+            )
         if name.endswith("head/bias"):
-            return jnp.asarray(matched_rows.match_bias(array, matches))
+            return jnp.asarray(vocabulary_matching.match_bias(array, matches))
         return leaf
 
     params = jax.tree_util.tree_map_with_path(extend_leaf, params)

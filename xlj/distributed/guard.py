@@ -23,7 +23,7 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from xlj.io.exit_codes import CONTINUE
+from xlj.io.own_process import CONTINUE
 
 SILENCE = 30.0
 """Number of seconds without a message after which a guard and its host count as lost."""

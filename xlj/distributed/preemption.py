@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import jax
 
-from xlj.io import exit_codes, own_process
+from xlj.io import own_process
 
 _POINTER = ctypes.c_void_p
 
@@ -177,7 +177,7 @@ class _Signals:
             where = f"resumes from step {step:,}" if step else "starts from the beginning"
             _print(f"stopped before the first step; the same command {where}")
             # 130 is the exit code of shells for programs that Ctrl-C has stopped.
-            own_process.end(exit_codes.CONTINUE if number == signal.SIGTERM else 130)
+            own_process.end(own_process.CONTINUE if number == signal.SIGTERM else 130)
 
 
 def _print(text: str) -> None:

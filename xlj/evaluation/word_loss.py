@@ -4,8 +4,11 @@ The loss per token depends on the vocabulary: with more pieces in the vocabulary
 and rarer tokens. With this measure, which is our own, models with different vocabularies predict
 the same words from the same context. All pieces of a word are masked together, so no piece is
 predicted from the rest of the word. The loss of a word is the sum of the losses of its pieces.
+
+Also measures a model on plain text, to compare it before and after an adaptation.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -16,17 +19,21 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xlj.config import Model
-from xlj.data.text.words import WORD
+from xlj.data.text.cleaning import WORD
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
-from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
+from xlj.evaluation.adaptation_record import LABELS, Scores
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight, round_up
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.models.encoder import layer_or_middle
 from xlj.models.segments import whole_examples
 from xlj.objectives.mlm.head import predict
 from xlj.objectives.mlm.loss import gather
 from xlj.objectives.vocabulary.cross_entropy import cross_entropy
+from xlj.retrieval.embedder import Embedder
+from xlj.retrieval.search import accuracy, nearest
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
@@ -163,10 +170,10 @@ def _mask_words(text: int, line: _Line, known: Sequence[_Word], mask: int) -> It
         masked = [word for place, word in enumerate(known) if place % EVERY == group]
         if not masked:
             return
-        places = np.concatenate([np.arange(w.pieces.start, w.pieces.stop) for w in masked])
+        indices = np.concatenate([np.arange(w.pieces.start, w.pieces.stop) for w in masked])
         tokens = np.concatenate([[BOS], line.ids, [EOS]]).astype(np.int32)
-        tokens[places + 1] = mask
-        yield _Row(text, tokens, (places + 1).astype(np.int32), line.ids[places].astype(np.int32))
+        tokens[indices + 1] = mask
+        yield _Row(text, tokens, (indices + 1).astype(np.int32), line.ids[indices].astype(np.int32))
 
 
 def _batches(
@@ -220,3 +227,40 @@ def _losses(
 
     losses = on_mesh(mesh, of_rows)(params, tokens, positions, labels) * weights
     return jax.lax.with_sharding_constraint(losses, replicated(mesh))
+
+
+@dataclasses.dataclass(frozen=True)
+class TestText:
+    """Held-out text, which occurs in no training text.
+
+    Attributes:
+      lines: sentences by language.
+      pairs: (source sentences, target sentences) by language pair.
+      layer: the layer of the sentence vectors; -1 for the layer at two thirds of the depth.
+    """
+
+    lines: Mapping[str, list[str]]
+    pairs: Mapping[str, tuple[list[str], list[str]]]
+    layer: int
+
+
+def measure_text(pretrained: Pretrained, text: TestText) -> Scores:
+    """Measures a model on held-out text: the measures of `adaptation_record.LABELS`.
+
+    A measure is left out if it has no values. For example, a model without a head for masked tokens
+    has no loss.
+    """
+    scores: Scores = {name: {} for name in LABELS}
+    for language, lines in text.lines.items():
+        counts = measure_fertility(pretrained.vocabulary, lines)
+        scores["pieces_per_word"][language] = counts.pieces_per_word
+        scores["unknown_percent"][language] = 100 * counts.unknown_share
+    if has_head(pretrained):
+        losses = measure(pretrained, text.lines)
+        scores["nats_per_character"] = {name: loss.per_character for name, loss in losses.items()}
+    layer = layer_or_middle(text.layer, pretrained.model.layers)
+    embedder = Embedder(pretrained, [layer], "mean")
+    for pair, (first, second) in text.pairs.items():
+        sides = [embedder.embed(side, with_bar=False)[0] for side in (first, second)]
+        scores["accuracy_percent"][pair] = 50 * sum(accuracy(nearest(*sides)))
+    return {name: values for name, values in scores.items() if values}

@@ -7,12 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from xlj.config import ConfigError
-from xlj.data.labelled.chunks import CHUNK_TAG
-from xlj.evaluation import language_report, prediction_files
-from xlj.evaluation.metrics import answers
-from xlj.evaluation.metrics.pairs import pair_scores
-from xlj.evaluation.metrics.shares import accuracy
-from xlj.evaluation.metrics.tags import chunk_scores
+from xlj.data.labelled.conll import CHUNK_TAG
+from xlj.evaluation import language_report, metrics, prediction_files
+from xlj.evaluation.metrics import accuracy, chunk_scores, pair_scores
 from xlj.evaluation.prediction_files import Form
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
@@ -108,8 +105,12 @@ def _answers(gold: Path, predicted: Path, language: str, by_language: bool) -> d
             f"{predicted} answers {len(known) - len(missing)} of the {len(known)} questions of "
             f'{gold}, but not {quoted(missing[0])}; write "" for questions without an answer'
         )
-    normalise = partial(answers.mlqa, language=language) if by_language else answers.squad
-    return answers.score(predictions, questions, normalise)._asdict()
+    normalise = (
+        partial(metrics.normalise_mlqa, language=language)
+        if by_language
+        else metrics.normalise_squad
+    )
+    return metrics.answer_scores(predictions, questions, normalise)._asdict()
 
 
 _LANGUAGES = {
@@ -254,7 +255,7 @@ def as_markdown(results: list[Result]) -> str:
         ["score", *(cell(result.score) for result in results), cell(total)],
         ["transfer gap", *(cell(result.transfer_gap) for result in results), ""],
     ]
-    parts = [
+    sections = [
         "# XTREME",
         language_report.markdown(summary),
         "The score of question answering tasks is the mean of exact match and F1. The transfer gap "
@@ -263,8 +264,8 @@ def as_markdown(results: list[Result]) -> str:
     ]
     for result in results:
         headline = {_TITLES[name]: result.metrics[name] for name in result.task.metrics}
-        parts += [f"## {result.task.name}", language_report.table(headline)]
-    return "\n\n".join(parts) + "\n"
+        sections += [f"## {result.task.name}", language_report.table(headline)]
+    return "\n\n".join(sections) + "\n"
 
 
 def panels(results: list[Result]) -> dict[str, dict[str, float]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from xlj.config import Model
 from xlj.config.sections import BIASES
-from xlj.families import modern, rotary_keys
+from xlj.families import modern
 from xlj.families.interface import (
     BERT_SIZES,
     EMBEDDINGS,
@@ -26,7 +26,7 @@ from xlj.families.interface import (
     module,
     modules,
 )
-from xlj.families.rotary_keys import Rotary
+from xlj.families.modern import Rotary
 from xlj.io.json_file import Record
 
 _BIASES = tuple(name for name in BIASES if name != "inner")  # `up_gate_proj` has no bias
@@ -98,7 +98,7 @@ def _head_tensors(prefix: str, norm_name: str) -> tuple[Tensor, ...]:
 
 def _read_config(config: Record, where: str) -> Record:
     """Returns the options of `Model` for a config.json of transformers."""
-    return _model_options(config, where, rotary_keys.read(config, where, "rope_theta"))
+    return _model_options(config, where, modern.read(config, where, "rope_theta"))
 
 
 def _read_hub_config(config: Record, where: str) -> Record:
@@ -116,7 +116,7 @@ def _read_hub_config(config: Record, where: str) -> Record:
     def ntk(rotary: Rotary) -> Rotary:
         return Rotary(rotary.base * rotary.factor, rotary.factor ** (2 / head_size))
 
-    rotary = rotary_keys.read(config, where, "rope_theta", more={"ntk": ntk})
+    rotary = modern.read(config, where, "rope_theta", more={"ntk": ntk})
     return _model_options(config, where, rotary)
 
 
@@ -133,7 +133,7 @@ def _write_config(model: Model) -> Record:
     return {
         "hidden_act": modern.activation_of(model),
         "tie_word_embeddings": model.tied,
-        "rope_parameters": rotary_keys.write(model.rotary_base, model.rotary_factor),
+        "rope_parameters": modern.write(model.rotary_base, model.rotary_factor),
     }
 
 

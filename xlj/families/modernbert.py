@@ -5,7 +5,7 @@ answerdotai/ModernBERT-base and jhu-clsp/mmBERT-small.
 """
 
 from xlj.config import ConfigError, Model
-from xlj.families import modern, rotary_keys
+from xlj.families import modern
 from xlj.families.interface import (
     SIZES,
     SPECIALS,
@@ -15,7 +15,7 @@ from xlj.families.interface import (
     module,
     modules,
 )
-from xlj.families.local_layers import is_local
+from xlj.families.modern import is_local
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 
@@ -75,7 +75,7 @@ _TENSORS = (
 
 def _read_config(config: Record, where: str) -> Record:
     layers = _read_layer_types(config, where)
-    full = rotary_keys.read(config, where, _BASE_KEYS_V4[FULL], FULL)
+    full = modern.read(config, where, _BASE_KEYS_V4[FULL], FULL)
     options = layers | {
         "norm_type": "layer" if config["norm_bias"] else "unbiased",
         "feed_forward": modern.gated(config, "hidden_activation", where),
@@ -87,7 +87,7 @@ def _read_config(config: Record, where: str) -> Record:
         "rotary_local_base": 0.0,
     }
     if layers["local_attention"]:
-        local = rotary_keys.read(config, where, _BASE_KEYS_V4[LOCAL], LOCAL)
+        local = modern.read(config, where, _BASE_KEYS_V4[LOCAL], LOCAL)
         if local.factor != full.factor:
             raise ConfigError(
                 f"{where}: rope_parameters has the factor {full.factor} for {FULL} and "
@@ -175,7 +175,7 @@ def _write_config(model: Model) -> Record:
         "layer_types": types,
         _EVERY_KEY: _find_period(types),
         "rope_parameters": {
-            kind: rotary_keys.write(base, model.rotary_factor) for kind, base in bases.items()
+            kind: modern.write(base, model.rotary_factor) for kind, base in bases.items()
         },
         **{_BASE_KEYS_V4[kind]: base if is_unscaled else None for kind, base in bases.items()},
         "embedding_dropout": model.dropout_of("embeddings"),

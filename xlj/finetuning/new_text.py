@@ -60,10 +60,10 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
         else:
             item = Item(kind.from_fields(line.split("\t"), line_place))
         first = first or item.example
-        if first and item.example and first.parts != item.example.parts:
+        if first and item.example and first.text_count != item.example.text_count:
             raise ConfigError(
-                f"{line_place}: the line has another number of texts ({item.example.parts}) than "
-                f"{first.where} ({first.parts}); expected the same number on all lines"
+                f"{line_place}: the line has another number of texts ({item.example.text_count}) "
+                f"than {first.where} ({first.text_count}); expected the same number on all lines"
             )
         yield item
 

@@ -1,8 +1,14 @@
-"""Loads the data of a task: examples by split and language, converted to rows."""
+"""Loads the data of a task: examples by split and language, converted to rows.
+
+Also writes labelled rows to a row store, in a folder named by a hash of the rows.
+"""
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import numpy as np
 from tqdm import tqdm
 
 from xlj.config import ConfigError
@@ -11,9 +17,15 @@ from xlj.data.labelled import kind, task_sources
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.labelled.kind import TaskKind
-from xlj.data.labelled.labels import check, check_all_or_none, label_set, require
-from xlj.data.labelled.task_sources import SPLITS
+from xlj.data.labelled.task_sources import SPLITS, check_all_or_none, label_set
+from xlj.data.labelled.task_sources import check_labels as check
+from xlj.data.labelled.task_sources import require_labels as require
+from xlj.data.rows import row_kind, store
+from xlj.data.rows.row_kind import Field, Rows
+from xlj.data.rows.store import Manifest, RowStore, Split, TaskRows
+from xlj.data.tokenizer.layout import BOS
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io import atomic
 
 Examples = dict[str, list[Example]]
 """Examples by language."""
@@ -152,3 +164,66 @@ def _labels(task: Task, task_kind: TaskKind, data: Mapping[str, Examples]) -> tu
             f"data in {', '.join(data['dev'])}; set task.select=all, or add dev data"
         )
     return labels
+
+
+def write(
+    cache: Path, kind: str, features: Mapping[str, Features], vocabulary: Vocabulary
+) -> RowStore:
+    """Writes a row store with the training examples of each language, unless it exists.
+
+    Several processes may write the same store at the same time; the first complete one is used.
+
+    Args:
+      cache: the folder of row stores.
+      kind: the kind of rows, one of `objectives.supervised.options.SUPERVISED`.
+      features: the training examples of each language, as rows.
+      vocabulary: the vocabulary of the rows.
+    """
+    rows: dict[str, Rows] = {
+        language: {"tokens": part.tokens.astype(vocabulary.dtype), **part.labels}
+        for language, part in features.items()
+    }
+    tasks = tuple(_task(kind, language, part) for language, part in rows.items())
+    recipe = {"format": store.FORMAT, "kind": kind}
+    manifest = Manifest(vocabulary.size, vocabulary.digest, recipe=recipe, tasks=tasks)
+    folder = cache / f"{kind}-{manifest.content_hash[:16]}"
+    if not (folder / store.MANIFEST).is_file():
+        try:
+            with atomic.new_folder(folder) as part:
+                for task, task_rows in zip(tasks, rows.values(), strict=True):
+                    with atomic.as_config_error(folder):
+                        (part / task.name).mkdir()
+                    shard = store.shard_file(part / task.folder, 0)
+                    atomic.write(shard, row_kind.to_records(task_rows, task.fields).tobytes())
+                atomic.write(part / store.VOCABULARY, vocabulary.model)
+                atomic.write(part / store.MANIFEST, manifest.to_json())
+        except ConfigError:
+            if not (folder / store.MANIFEST).is_file():  # no other process has written the store
+                raise
+    return RowStore(folder)
+
+
+def _task(kind: str, language: str, rows: Rows) -> TaskRows:
+    fields = tuple(
+        Field(name, array.dtype.str, array.shape[1:], is_text=name == "tokens")
+        for name, array in rows.items()
+    )
+    count, starts = row_kind.count_rows(rows), rows["tokens"][:, 0] == BOS
+    digest = hashlib.sha256(row_kind.to_records(rows, fields).tobytes()).hexdigest()
+    return TaskRows(
+        name=f"{kind}.{language}",
+        folder=f"{kind}.{language}",
+        kind=kind,
+        languages=(language,),
+        length=rows["tokens"].shape[1],
+        fields=fields,
+        train=Split(
+            count,
+            row_kind.count_tokens(rows, fields),
+            int(np.count_nonzero(starts)),
+            count,
+            digest,
+            (count,),
+        ),
+        held_out=Split.without_rows(shards=1),
+    )

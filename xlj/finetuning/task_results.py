@@ -99,14 +99,14 @@ def _describe_scores(config: Config, split: str, seeds: int) -> str:
         "trained": f"checkpoints chosen by the dev score of {training_languages}",
         "last": "the last checkpoint",
     }
-    parts = [
+    phrases = [
         f"From {config.init_from}{'' if config.transfer.parts else ' (fresh weights)'}",
         *["pairs encoded separately"] * (config.task.pairs == "apart"),
         f"trained on {training_languages}; {split} scores in percent",
         *[f"mean ± standard deviation over {seeds} seeds"] * (seeds > 1),
         checkpoint_choice[config.task.select],
     ]
-    return ", ".join(parts) + "."
+    return ", ".join(phrases) + "."
 
 
 def by_seed(outcome: Outcome, split: str) -> list[Scores]:

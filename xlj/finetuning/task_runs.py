@@ -21,9 +21,7 @@ from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import Config, ConfigError, durations
 from xlj.config.finetuning import KEYS_OF_MODEL
 from xlj.config.sections import MOST_STEPS
-from xlj.config.task import TASK, Task, labelling_options
-from xlj.config.tasks import is_own
-from xlj.data.labelled import row_store
+from xlj.config.task import TASK, Task, is_own, labelling_options
 from xlj.data.labelled.examples import Example
 from xlj.data.rows.store import RowStore
 from xlj.distributed import hosts
@@ -177,7 +175,7 @@ def _prepare_runs(
         group_data = data.of(group) if task.per_language else data
         rows = {language: examples.rows for language, examples in group_data.train.items()}
         cache = Path(config.data.cache).expanduser()
-        store = row_store.write(cache, task.objective, rows, source.vocabulary())
+        store = task_data.write(cache, task.objective, rows, source.vocabulary())
         first_config = _training_config(config, data.labels, store, source)
         for seed in range(config.train.seed, config.train.seed + task.seeds):
             train = dataclasses.replace(first_config.train, seed=seed)

@@ -14,7 +14,7 @@ from xlj.config import ConfigError
 from xlj.data.tokenizer.layout import UNK, invert_native_ids
 from xlj.data.tokenizer.tokenizer_json import convert_errors, is_tokenizer_json
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.piece_text import BYTE
+from xlj.interop.vocabulary_matching import BYTE
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -378,7 +378,7 @@ def _read_part(imported: FolderModel, name: str, index: tuple[slice, ...]) -> np
     """
     shape = imported.shapes[name]
     ranges = [range(*i.indices(n)) for i, n in zip(index, shape, strict=True)]
-    part = _empty_aligned([len(places) for places in ranges])
+    part = _empty_aligned([len(span) for span in ranges])
     for tensor in imported.parameters[name]:
         if tensor.xlj_share == WHOLE and tensor.hf_share == WHOLE:
             _fill(part, imported, tensor, ranges)
@@ -404,7 +404,7 @@ def _fill(part: np.ndarray, imported: FolderModel, tensor: Tensor, ranges: list[
         of xlj's parameter.
     """
     names = imported.names[tensor]
-    index = tuple(slice(places.start, places.stop) for places in ranges)
+    index = tuple(slice(span.start, span.stop) for span in ranges)
     if tensor.is_stacked:
         for place, layer in enumerate(ranges[0]):
             part[place] = _read_tensor(imported, tensor, names[layer], index[1:])
@@ -412,8 +412,8 @@ def _fill(part: np.ndarray, imported: FolderModel, tensor: Tensor, ranges: list[
     rows = max(1, _CHUNK // math.prod(imported.shapes[tensor.xlj_name][1:]))
     rows = rows if tensor.has_vocabulary_rows else max(1, len(part))
     for start in range(0, len(part), rows):
-        places = ranges[0][start : start + rows]
-        chunk = (slice(places.start, places.stop), *index[1:])
+        span = ranges[0][start : start + rows]
+        chunk = (slice(span.start, span.stop), *index[1:])
         part[start : start + rows] = _read_tensor(imported, tensor, names[0], chunk)
 
 
@@ -449,11 +449,11 @@ def _read_rows(
             rows[known] = _read_rows(imported, name, ids[known], index)
         return rows
     starts = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1), len(ids)]
-    parts = [
+    arrays = [
         imported.folder.read(name, (slice(int(ids[start]), int(ids[end - 1]) + 1), *index))
         for start, end in itertools.pairwise(starts)
     ]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _read_tensor(

@@ -63,10 +63,10 @@ def card(
         if metrics:
             sections.append(_metrics(metrics))
     if exported.left_out:
-        parts: dict[str, list[str]] = {}
+        parameters_of: dict[str, list[str]] = {}
         for parameter, reason in exported.left_out.items():
-            parts.setdefault(reason, []).append(f"`{parameter}`")
-        listed = [f"- {reason}: {', '.join(names)}" for reason, names in parts.items()]
+            parameters_of.setdefault(reason, []).append(f"`{parameter}`")
+        listed = [f"- {reason}: {', '.join(names)}" for reason, names in parameters_of.items()]
         sections.append("## Not exported\n\n" + "\n".join(listed))
     return "\n\n".join(sections) + "\n"
 

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from xlj.config import ConfigError, tasks
+from xlj.config import ConfigError, task
 from xlj.data.labelled import kind
 from xlj.data.labelled.kind import HuggingFace
 from xlj.families.interface import Architecture
@@ -20,7 +20,7 @@ _WITHOUT_TASK = {"": "Model", "prediction_head": "ForMaskedLM"}
 
 TASKS = {
     f"{name}_head": name
-    for name in (*tasks.KINDS, *tasks.VARIANTS)
+    for name in (*task.KINDS, *task.VARIANTS)
     if kind.find(name).hugging_face is not None
 }
 """The kind of task of each task head that has a class in transformers."""

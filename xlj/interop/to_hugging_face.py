@@ -20,7 +20,7 @@ from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.layout import EOS, PAD, ROLES
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.families.interface import SURPLUS, TOKEN_TYPE, WHOLE, Architecture, Tensor
-from xlj.families.local_layers import is_local
+from xlj.families.modern import is_local
 from xlj.families.xlm_r import XLJ
 from xlj.interop import model_config, task_heads, tokenizer_files
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
@@ -132,11 +132,13 @@ def plan(
             f"{architecture.model_type} counts positions from the padding token's id"
         )
     architecture = architecture.with_pad(pad).with_names(names)
-    parts = {name.partition("/")[0] for name in params}
-    task_head = head_of(own) if own else next((part for part in sorted(parts) if part in TASKS), "")
-    if task_head in parts:
+    top_names = {name.partition("/")[0] for name in params}
+    task_head = (
+        head_of(own) if own else next((part for part in sorted(top_names) if part in TASKS), "")
+    )
+    if task_head in top_names:
         architecture = task_heads.with_head(architecture, task_head, own)
-    heads = [head for head in architecture.heads if head in parts]
+    heads = [head for head in architecture.heads if head in top_names]
     head = "" if headless or not heads else heads[-1]  # a task's head comes after prediction_head
     left_out = _find_left_out(params, heads, head, headless, own)
     own = own if head == task_head else ""
@@ -507,33 +509,33 @@ def _write_shard(path: Path, tensors: list[_HfTensor]) -> None:
     """
     header: Record = {"__metadata__": {"format": "pt"}}
     end = 0
-    places: dict[str, list[tuple[int, _Part]]] = {}
+    slices: dict[str, list[tuple[int, _Part]]] = {}
     for tensor in tensors:
         start, end = end, end + tensor.bytes()
         offsets = {"data_offsets": (start, end)}
         header[tensor.name] = {"dtype": "F32", "shape": tensor.shape(), **offsets}
         for part in tensor.parts:
-            places.setdefault(part.tensor.xlj_name, []).append((start, part))
+            slices.setdefault(part.tensor.xlj_name, []).append((start, part))
             start += part.bytes()
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with atomic.writing(path) as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for group in places.values():
+        for group in slices.values():
             _write_parameter(file, 8 + len(text), group)
 
 
-def _write_parameter(file: BinaryIO, begin: int, places: list[tuple[int, _Part]]) -> None:
+def _write_parameter(file: BinaryIO, begin: int, slices: list[tuple[int, _Part]]) -> None:
     """Writes the tensors of one parameter into a file.
 
     The parameter is in memory only during this call.
 
     Args:
       begin: the offset in bytes at which the data of the tensors begins.
-      places: (offset in bytes from `begin`, tensor or share of a tensor) for each part.
+      slices: (offset in bytes from `begin`, tensor or share of a tensor) for each part.
     """
-    parameter = np.asarray(places[0][1].parameter, "<f4")
-    for start, part in places:
+    parameter = np.asarray(slices[0][1].parameter, "<f4")
+    for start, part in slices:
         file.seek(begin + start)
         for block in part.blocks(parameter):
             file.write(block.data)

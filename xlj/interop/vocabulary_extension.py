@@ -14,14 +14,12 @@ from google.protobuf.message import DecodeError
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from xlj.config import ConfigError
-from xlj.data.ragged import Ragged
 from xlj.data.tokenizer import vocabulary_training
-from xlj.data.tokenizer.layout import SPECIALS, UNK
+from xlj.data.tokenizer.layout import SPECIALS, UNK, Ragged
 from xlj.data.tokenizer.tokenizer_json import is_tokenizer_json
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import bpe_growth
-from xlj.interop.matched_rows import RULES, Matches
-from xlj.interop.piece_text import specials
+from xlj.interop.vocabulary_matching import RULES, Matches, specials
 
 _COVERAGE = 0.9995  # the share of the text's characters that must be covered by pieces
 _DEFAULT_SHARE = 0.01

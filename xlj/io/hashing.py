@@ -14,10 +14,10 @@ def name_hash(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
-def combine(*parts: int) -> int:
+def combine(*numbers: int) -> int:
     """Combines several integers into one 64-bit key; their order matters."""
     key = np.zeros(1, np.uint64)
-    for part in parts:
+    for part in numbers:
         key = hash64(key, part & _64_BITS)
     return int(key[0])
 

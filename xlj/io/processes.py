@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from xlj.config import ConfigError
-from xlj.io import own_process, storage_errors
+from xlj.io import own_process, storage
 
 
 class _Process(SpawnProcess):
@@ -131,7 +131,7 @@ def _child(
     except ConfigError as error:
         sender.send(("refused", str(error)))
     except OSError as error:
-        message = storage_errors.describe(error)
+        message = storage.describe_storage_error(error)
         sender.send(("refused", message) if message else ("failed", traceback.format_exc()))
     except Exception:
         sender.send(("failed", traceback.format_exc()))

@@ -3,9 +3,12 @@
 The constructor of a block takes the attention, the feed-forward layer, and a residual connection
 for each of them. Any module with the signature of `SubLayer` can be a sub-layer. `RESIDUALS` lists
 the residual connections.
+
+The feed-forward sub-layer is here; the attention sub-layer is in `attention/layer.py`.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -16,6 +19,7 @@ import jax.numpy as jnp
 from xlj.config import Model
 from xlj.contracts.arrays import check
 from xlj.models import dropout, fused_norm, pallas
+from xlj.models.dense import Weights, geglu, gelu, linear, swiglu
 from xlj.models.dropout import Rngs
 from xlj.models.norms import norm, norm_parameters
 from xlj.models.rotary import Rotations
@@ -200,3 +204,34 @@ def _is_fused(model: Model, length: int) -> bool:
     fits = has_kernel and length % fused_norm.MULTIPLE == 0
     is_gpu = devices.platform() == "gpu" and pallas.why_no_triton() is None
     return is_gpu and model.dtype == "bfloat16" and fits
+
+
+ACTIVATIONS = {"gelu": gelu, "geglu": geglu, "swiglu": swiglu}
+"""The activation for each value of `model.feed_forward`. The gated ones (geglu, swiglu) return half
+the width of their input."""
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with the activation `model.feed_forward` between them.
+
+    The kernel `inner` of a gated layer has two halves side by side: the half for the activation,
+    then the half for the factor. The second layer adds the bias of the first layer and computes the
+    activation. So the sum of product and bias is never written to memory, and the backward pass
+    needs only the product.
+    """
+
+    model: Model
+
+    @nn.compact
+    def __call__(self, x: jax.Array, _: Context) -> jax.Array:
+        """Maps x, float [rows, length, hidden], to an array of the same shape in `model.dtype`."""
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        weights = partial(Weights, init_std=model.init_std)
+        width = model.intermediate * (1 if model.feed_forward == "gelu" else 2)
+        has_inner, has_outer = "inner" in model.biases, "outer" in model.biases
+        inner, shift = weights(model.hidden, width, has_bias=has_inner, name="inner")()
+        of_outer = weights(model.intermediate, model.hidden, has_bias=has_outer, name="outer")
+        outer, bias = of_outer()
+        x = linear(x, inner, None, dtype, dtype)
+        activation = ACTIVATIONS[model.feed_forward]
+        return linear(x, outer, bias, dtype, dtype, activation, shift=shift)

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.contracts.arrays import check
-from xlj.models.gradients import with_gradient
-from xlj.models.lowering import recomputed
+from xlj.models.lowering import recomputed, with_gradient
 
 Rngs = jax.Array | None
 """A threefry key for each row, [rows]; None means no dropout (evaluation)."""

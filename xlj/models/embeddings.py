@@ -1,4 +1,7 @@
-"""Embeddings of tokens: the input of an encoder's first layer."""
+"""Embeddings of tokens: the input of an encoder's first layer.
+
+Look-ups are for tables with sharded columns and ids with sharded rows.
+"""
 
 import flax.linen as nn
 import jax
@@ -8,8 +11,10 @@ from xlj.config import Model
 from xlj.contracts.arrays import check
 from xlj.data.tokenizer.layout import EOS, SEPARATOR
 from xlj.models.dropout import Rngs, dropout
-from xlj.models.lookup import look_up, look_up_small
+from xlj.models.lowering import with_gradient
 from xlj.models.norms import Norm
+from xlj.sharding import devices
+from xlj.sharding.devices import ROWS, TABLE
 
 FIRST_POSITION = 2
 """Row of the position table for position 0. In XLM-R, rows 0 and 1 are reserved for padding."""
@@ -116,3 +121,62 @@ def insert_separators(tokens: jax.Array, sides: jax.Array) -> jax.Array:
     )
     side_after = jnp.pad(sides, ((0, 0), (0, 1)))[:, 1:]
     return jnp.where((tokens == EOS) & (sides == 0) & (side_after == 1), SEPARATOR, tokens)
+
+
+def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """Computes table[ids], for a table that is smaller than the result.
+
+    Each device gathers the whole table and looks up its own rows.
+
+    Args:
+      table: float [ids, hidden].
+      ids: int [rows, ...].
+
+    Returns:
+      [rows, ..., hidden], of the table's dtype.
+    """
+    check("look_up_small", table=("float [ids, hidden]", table), ids=("int [rows, ...]", ids))
+
+    def compute_on_device(table: jax.Array, ids: jax.Array) -> jax.Array:
+        return devices.all_gather(table, 1)[ids]
+
+    return devices.per_device(compute_on_device, (TABLE, ROWS), ROWS)(table, ids)
+
+
+def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """Computes table[ids], for a table that is sharded over devices.
+
+    Each device looks up its columns for the rows of all devices that share the table. Then the
+    devices exchange the results. The gradient is exchanged in the opposite direction. XLA's own
+    look-up would instead gather the gradient of the global batch on each device.
+
+    Args:
+      table: float32 [vocabulary, hidden].
+      ids: int [rows, ...].
+
+    Returns:
+      float32 [rows, ..., hidden].
+    """
+    check("look_up", table=("float32 [vocabulary, hidden]", table), ids=("int [rows, ...]", ids))
+    return _look_up(table, ids)
+
+
+def _forward(table: jax.Array, ids: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    def compute_on_device(table: jax.Array, ids: jax.Array) -> jax.Array:
+        columns = table[devices.all_gather(ids, 0)]
+        return devices.all_to_all(columns, 0, ids.ndim)
+
+    return devices.per_device(compute_on_device, (TABLE, ROWS), ROWS)(table, ids), (table, ids)
+
+
+def _backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, None]:
+    def compute_on_device(table: jax.Array, ids: jax.Array, gradient: jax.Array) -> jax.Array:
+        columns = devices.all_to_all(gradient, ids.ndim, 0)
+        grad_table = jnp.zeros_like(table).at[devices.all_gather(ids, 0)].add(columns)
+        return devices.sum_over_replicas(grad_table)
+
+    per_device = devices.per_device(compute_on_device, (TABLE, ROWS, ROWS), TABLE)
+    return per_device(*saved, gradient), None
+
+
+_look_up = with_gradient(_forward, _backward)

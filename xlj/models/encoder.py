@@ -21,15 +21,14 @@ from xlj.config import Model
 from xlj.contracts.arrays import check, check_ids
 from xlj.models import pattern, rotary
 from xlj.models.attention.layer import Attention, shared_bias
-from xlj.models.block import RESIDUALS, Block, Context, NoNorm, Stream, stream_of
+from xlj.models.block import RESIDUALS, Block, Context, FeedForward, NoNorm, Stream, stream_of
 from xlj.models.dense import PRODUCT
 from xlj.models.dropout import Rngs
 from xlj.models.embeddings import Embeddings, insert_separators, restart_positions
-from xlj.models.feed_forward import FeedForward
 from xlj.models.modules import run
 from xlj.models.norms import Norm
 from xlj.models.pattern import Kind
-from xlj.models.position_bias import PositionBias
+from xlj.models.rotary import PositionBias
 from xlj.sharding import devices
 from xlj.sharding.trees import Params
 
@@ -101,12 +100,12 @@ def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> 
         params["position_bias"] = PositionBias(model).init(bias_rng, 1)
     if model.norm != "post":
         params["final_norm"] = Norm(model).init(bias_rng, x)
-    parts = {name: part["params"] for name, part in params.items()}
+    parameters = {name: part["params"] for name, part in params.items()}
     if model.norm == "embeddings":  # the first layer has no norm before attention
-        norm = parts["layers"].pop("attention_norm")
+        norm = parameters["layers"].pop("attention_norm")
         if model.layers > 1:
-            parts["layers"]["attention_norm"] = {name: leaf[1:] for name, leaf in norm.items()}
-    return parts
+            parameters["layers"]["attention_norm"] = {name: leaf[1:] for name, leaf in norm.items()}
+    return parameters
 
 
 def apply(
@@ -196,8 +195,8 @@ def _run_layers(
     ) -> tuple[Stream, list[jax.Array]]:
         by_layer = [of_period]
         if loop.period > 1:
-            places = range(loop.period)
-            by_layer = [jax.tree.map(lambda leaf, at=at: leaf[at], of_period) for at in places]
+            offsets = range(loop.period)
+            by_layer = [jax.tree.map(lambda leaf, at=at: leaf[at], of_period) for at in offsets]
         outputs_of_kind = []
         for kind, (layer_params, index) in zip(kinds[loop.start :], by_layer, strict=False):
             stream = run_looped(kind, stream, layer_params, index)

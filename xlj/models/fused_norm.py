@@ -16,10 +16,10 @@ from jax.typing import DTypeLike
 
 from xlj.contracts.arrays import check
 from xlj.models import dropout, pallas
-from xlj.models.gradients import with_gradient
+from xlj.models.lowering import with_gradient
 from xlj.models.pallas import triton
 from xlj.sharding import devices
-from xlj.sharding.rules import REPLICATED, ROWS
+from xlj.sharding.devices import REPLICATED, ROWS
 
 TOKENS = 4
 """Number of tokens that a kernel processes at a time."""
@@ -200,7 +200,7 @@ def _of_add_norm(
       bias, float32 [hidden].
     """
     rows, length, hidden = total.shape
-    width, parts = pl.next_power_of_2(hidden), length // MULTIPLE
+    width, blocks = pl.next_power_of_2(hidden), length // MULTIPLE
 
     def kernel(total_ref: Ref, mean_ref: Ref, factor_ref: Ref, scale_ref: Ref, seeds_ref: Ref,
                wide_ref: Ref, narrow_ref: Ref, grad_x_ref: Ref, grad_update_ref: Ref,
@@ -244,13 +244,13 @@ def _of_add_norm(
     token_spec = pl.BlockSpec((None, MULTIPLE), lambda r, i: (r, i))
     row_spec = pl.BlockSpec((None,), lambda r, i: (r,))
     part_spec = pl.BlockSpec((None, None, width), lambda r, i: (r, i, 0))
-    partial_sums = jax.ShapeDtypeStruct((rows, parts, hidden), jnp.float32)
+    partial_sums = jax.ShapeDtypeStruct((rows, blocks, hidden), jnp.float32)
     of_tokens = [jax.ShapeDtypeStruct(total.shape, dtype) for dtype in (jnp.float32, kind)]
     inputs = [total, mean, factor, scale, seeds, grad_wide, grad_narrow]
     outputs = [*of_tokens, partial_sums, partial_sums]
     grad_x, grad_update, grad_scale, grad_bias = pl.pallas_call(
         kernel,
-        grid=(rows, parts),
+        grid=(rows, blocks),
         in_specs=[block, token_spec, token_spec, vector, row_spec, block, block],
         out_specs=[block, block, part_spec, part_spec],
         out_shape=outputs,

@@ -3,18 +3,54 @@
 The other modules of models and objectives state what is computed; they call this module where XLA
 needs help to compute it fast on CPUs, GPUs or TPUs. A barrier (`jax.lax.optimization_barrier`)
 changes no value. XLA moves, merges and splits no operation across it.
+
+Also builds functions with hand-written gradients, and marks programs that are traced only to count
+their operations, and that never run (`counting`). Some implementations compute more than the
+mathematics needs: attention computes all scores of a row and then hides those outside the window,
+and some sums are products with ones. The extra work depends on the platform and on the shapes. It
+must not count, so these implementations take another path inside `counting`.
 """
 
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 
-from xlj.contracts.arrays import check
-from xlj.models.counting import is_counting
-from xlj.models.gradients import with_gradient
+from xlj.contracts.arrays import PyTree, check
 from xlj.sharding import devices
-from xlj.sharding.rules import REPLICATED, ROWS
+from xlj.sharding.devices import REPLICATED, ROWS
+
+Result = TypeVar("Result")
+Saved = TypeVar("Saved")
+
+
+def with_gradient(
+    forward: Callable[..., tuple[Result, Saved]],
+    backward: Callable[..., PyTree],
+    static: tuple[int, ...] = (),
+) -> Callable[..., Result]:
+    """Builds a function from its forward and backward pass, with `jax.custom_vjp`.
+
+    Args:
+      forward: (arguments) -> (result, values saved for the backward pass).
+      backward: (static arguments, saved values, gradient of the result) -> tuple of the gradients
+        of the other arguments. None is the gradient of an argument without gradient.
+      static: indices of the arguments that are not arrays.
+
+    Returns:
+      The function (arguments) -> result.
+    """
+
+    def function(*arguments: PyTree) -> Result:
+        return forward(*arguments)[0]
+
+    differentiable = jax.custom_vjp(function, nondiff_argnums=static)
+    differentiable.defvjp(forward, backward)
+    return differentiable
+
 
 Arrays = TypeVar("Arrays")
 
@@ -240,3 +276,21 @@ def _backward_add_bias(
 
 
 _add_bias_on_gpus = with_gradient(_forward_add_bias, _backward_add_bias, static=(2,))
+
+
+_is_counting: ContextVar[bool] = ContextVar("is_counting", default=False)
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[None]:
+    """Marks the programs that are traced inside a `with` statement."""
+    before = _is_counting.set(True)
+    try:
+        yield
+    finally:
+        _is_counting.reset(before)
+
+
+def is_counting() -> bool:
+    """Returns whether the caller is inside `counting`."""
+    return _is_counting.get()

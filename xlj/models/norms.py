@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.models.gradients import with_gradient
+from xlj.models.lowering import with_gradient
 
 
 class Norm(nn.Module):

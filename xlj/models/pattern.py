@@ -6,7 +6,7 @@ import chex
 import jax
 
 from xlj.config import Model
-from xlj.families.local_layers import is_local
+from xlj.families.modern import is_local
 from xlj.sharding.trees import Params
 
 _OF_NORM = "attention_norm"

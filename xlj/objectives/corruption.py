@@ -1,4 +1,8 @@
-"""Masks: selects the tokens to predict and replaces them."""
+"""Masks: selects the tokens to predict and replaces them.
+
+Also splits rows of the kind `bitext`: first sentences in one field, second sentences in another.
+Each sentence is an example `<s> A </s>`. The pairs have the same order in both fields.
+"""
 
 import math
 from typing import NamedTuple
@@ -7,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.contracts.arrays import Specified, check
+from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.objectives.masking.options import MaskingOptions
 from xlj.objectives.objective import Rows, check_rows
@@ -48,10 +53,10 @@ class Masked(NamedTuple):
         return self.tokens.at[rows, self.positions].set(self.labels)
 
 
-def split(rngs: jax.Array, parts: int = 2) -> jax.Array:
-    """Splits the random key of each row: keys [rows] -> keys [parts, rows]."""
+def split(rngs: jax.Array, count: int = 2) -> jax.Array:
+    """Splits the random key of each row: keys [rows] -> keys [count, rows]."""
     check("split", rngs=("key [rows]", rngs))
-    return jax.vmap(lambda rng: jax.random.split(rng, parts), out_axes=1)(rngs)
+    return jax.vmap(lambda rng: jax.random.split(rng, count), out_axes=1)(rngs)
 
 
 def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Array:
@@ -130,3 +135,19 @@ def mask_tokens(
         )
 
     return jax.vmap(of_row)(rows["tokens"].astype(jnp.int32), rows["languages"], rngs)
+
+
+def split_sides(rows: Rows) -> tuple[Rows, Rows]:
+    """Returns the first and the second sentences as rows, with tokens int32 [rows, length / 2]."""
+    check(
+        "split_sides",
+        first=("int [rows, length]", rows["first"]),
+        second=("int [rows, length]", rows["second"]),
+        languages=("int [rows, 2]", rows["languages"]),
+    )
+    first, second = Bitext().layout(rows)
+    return _with_int32(first), _with_int32(second)
+
+
+def _with_int32(rows: Rows) -> Rows:
+    return {**rows, "tokens": rows["tokens"].astype(jnp.int32)}

@@ -10,8 +10,8 @@ from jax.sharding import PartitionSpec
 
 from xlj.config import Config, Model, Options
 from xlj.contracts.arrays import Specified, check
-from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.row_records import Field
+from xlj.data.rows.row_kind import Field
+from xlj.data.rows.store import Corpus
 from xlj.models.dropout import Rngs
 from xlj.sharding.trees import Params
 
@@ -143,7 +143,7 @@ class Objective(Generic[Inputs, ObjectiveState]):
     """Sharding rules for the objective's parameters and state: pairs (regular expression, partition
     specification). The expression must match the name of an array, such as `queue` or
     `generator/head/dense/kernel`, or the end of the name after a slash. The rules of
-    `sharding/rules.py` come first. They already cover kernels and biases of heads `NAME_head`."""
+    `sharding/devices.py` come first. They already cover kernels and biases of heads `NAME_head`."""
     targets: Callable[[Params, ObjectiveState, Inputs, ByMicrobatch], Inputs] = _same_inputs
     """(params, state, inputs, by_microbatch) -> inputs with targets, which the function computes
     from the current parameters."""

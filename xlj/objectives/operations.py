@@ -18,12 +18,12 @@ from jax.sharding import AbstractDevice, AbstractMesh
 
 from xlj.config import Model, Options
 from xlj.contracts.arrays import PyTree
-from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.row_records import Field
+from xlj.data.rows.row_kind import Field
+from xlj.data.rows.store import Corpus
 from xlj.models import encoder
-from xlj.models.counting import counting
+from xlj.models.lowering import counting
 from xlj.objectives.objective import Objective, Rows, abstract_rows, build
-from xlj.sharding.rules import AXES
+from xlj.sharding.devices import AXES
 from xlj.sharding.trees import Params
 
 _CPU = AbstractMesh(

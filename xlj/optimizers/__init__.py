@@ -99,12 +99,12 @@ def state_shardings(state: OptState, params: PyTree, of_params: PyTree, others: 
       others: the sharding of all other arrays, such as counters.
     """
     shapes = {name: leaf.shape for name, leaf in named_leaves(params).items()}
-    places = named_leaves(of_params)
+    shardings = named_leaves(of_params)
 
     def place(path: KeyPath, leaf: Leaf) -> object:
-        parts = name_of(path).split("/")
-        ends = ("/".join(parts[start:]) for start in range(len(parts)))  # longest name first
+        keys = name_of(path).split("/")
+        ends = ("/".join(keys[start:]) for start in range(len(keys)))  # longest name first
         name = next((end for end in ends if shapes.get(end) == leaf.shape), "")
-        return places.get(name, others)
+        return shardings.get(name, others)
 
     return jax.tree_util.tree_map_with_path(place, state)

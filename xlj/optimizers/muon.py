@@ -91,10 +91,10 @@ def direction(options: Optimizer) -> Guarded:
 
 def _split(tree: PyTree) -> tuple[PyTree, PyTree]:
     """Divides a tree into leaves for Muon and leaves for AdamW, as nested dicts."""
-    parts: tuple[PyTree, PyTree] = ({}, {})
+    groups: tuple[PyTree, PyTree] = ({}, {})
     for name, leaf in named_leaves(tree).items():
-        parts[rule_of(name) is None][name] = leaf
-    return nested(parts[0]), nested(parts[1])
+        groups[rule_of(name) is None][name] = leaf
+    return nested(groups[0]), nested(groups[1])
 
 
 def _orthogonalise(axes: MuonDimensionNumbers, momentum: jax.Array) -> jax.Array:

@@ -9,8 +9,7 @@ import optax
 
 from xlj.config import Optimizer
 from xlj.models import pattern
-from xlj.optimizers.averaging import unbiased_decay
-from xlj.optimizers.guards import Damped, Guarded, either
+from xlj.optimizers.guards import Damped, Guarded, either, unbiased_decay
 from xlj.sharding.trees import Params, name_of
 
 

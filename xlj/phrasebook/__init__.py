@@ -4,10 +4,9 @@
 languages. `text_lines` and `pair_lines` return the corpus.
 """
 
-from xlj.phrasebook.corpus import VERSION, pair_lines, text_lines
+from xlj.phrasebook.corpus import LANGUAGES, VERSION, pair, pair_lines, realise, text_lines
 from xlj.phrasebook.drawing import draw
-from xlj.phrasebook.realising import LANGUAGES, pair, realise
-from xlj.phrasebook.sentence import Pair, Sentence, Word
+from xlj.phrasebook.meaning import Pair, Sentence, Word
 
 __all__ = [
     "LANGUAGES",

@@ -14,14 +14,13 @@ from tqdm import tqdm
 from xlj.config import ConfigError, Model
 from xlj.config.choices import POOLINGS
 from xlj.config.fields import check_choice
-from xlj.data.ragged import Ragged
-from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight
 from xlj.interop.sentence_modules import Dense
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.models.example_vectors import average_rows
+from xlj.models.segments import average_rows
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard

@@ -1,18 +1,25 @@
 """Mines bitext: finds pairs of sentences in two texts that are translations, as in BUCC.
 
-`evaluation.metrics.pairs` computes F1 of mined pairs and the best threshold. Source: Artetxe and
+`evaluation.metrics` computes F1 of mined pairs and the best threshold. Source: Artetxe and
 Schwenk (2019), "Margin-based parallel corpus mining", with the ratio margin and the strategy "max.
 score".
+
+Also searches approximately with FAISS, and computes margins among the nearest candidates only.
+
+Sources: Johnson, Douze and Jégou (2019), "Billion-scale similarity search with GPUs"; Artetxe and
+Schwenk (2019), who also compute margins among the nearest neighbours that FAISS finds.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from xlj.io import atomic
-from xlj.retrieval.nearest import Nearest, nearest
+from xlj.config import ConfigError
+from xlj.io import atomic, hashing
+from xlj.retrieval.search import MIN_DENSITY, NEIGHBOURS, Nearest, Neighbours, nearest, neighbours
 
 
 class PairIndices(NamedTuple):
@@ -81,3 +88,118 @@ def write(path: Path, pairs: Sequence[tuple[str, str]], scores: Sequence[float] 
         for k, pair in enumerate(pairs):
             columns = pair if scores is None else (*pair, f"{scores[k]:.6f}")
             file.write(("\t".join(columns) + "\n").encode())
+
+
+CHUNK = 65536
+"""The number of queries or keys in each call of the index."""
+COUNT = 16
+"""The number of candidates for each sentence."""
+
+_SAMPLE = 1024  # the maximum number of queries for which recall is measured
+_TRAINING_VECTORS = 64  # training vectors for each list of the index; FAISS warns below 39
+
+
+Search = Callable[[np.ndarray], Neighbours]
+"""Takes queries [n, width]. Returns the cosines and indices of the most similar keys of each query,
+best first."""
+
+
+def build_search(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
+    """Builds a FAISS index of vectors on the CPU, and returns the function that searches the index.
+
+    Args:
+      keys: float32 [n, width], read in slices.
+      kind: the description of the index for FAISS' `index_factory`. If empty, the index is an
+        inverted file of float16 vectors, which needs half the memory of `keys`. It has 4 sqrt(n)
+        lists, but at least 64 vectors per list. Below 128 keys, the search is exact.
+      probes: the number of lists to search for each query, if the index has lists.
+
+    Raises:
+      ConfigError: if FAISS is not installed, or cannot build the index.
+    """
+    try:
+        import faiss
+    except ImportError:
+        raise ConfigError(
+            "--search=faiss: FAISS is not installed; install it with pip install -e '.[faiss]'"
+        ) from None
+    lists = min(4 * math.isqrt(len(keys)), len(keys) // _TRAINING_VECTORS)
+    kind = kind or (f"IVF{lists},SQfp16" if lists > 1 else "Flat")
+    try:
+        index = faiss.index_factory(keys[:1].shape[1], kind, faiss.METRIC_INNER_PRODUCT)
+        if not index.is_trained:
+            sample_size = max(lists * _TRAINING_VECTORS, 1 << 16)
+            index.train(_unit(keys[np.sort(hashing.sample(sample_size, len(keys)))]))
+        for start in range(0, len(keys), CHUNK):
+            index.add(_unit(keys[start : start + CHUNK]))
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0][:300]
+        raise ConfigError(f"--index={kind}: FAISS cannot build this index ({reason})") from None
+    if hasattr(index, "nprobe"):
+        index.nprobe = probes
+
+    def search(queries: np.ndarray) -> Neighbours:
+        scores, indices = index.search(_unit(queries), min(COUNT, len(keys)))
+        return Neighbours(np.where(indices < 0, -np.inf, scores), np.maximum(indices, 0))
+
+    return search
+
+
+def search_chunks(search: Search, queries: np.ndarray) -> Neighbours:
+    """Searches for all queries, in chunks of `CHUNK` queries."""
+    starts = range(0, len(queries), CHUNK)
+    results = [search(queries[start : start + CHUNK]) for start in starts]
+    return Neighbours(*(np.concatenate(values) for values in zip(*results, strict=True)))
+
+
+def recall(search: Search, queries: np.ndarray, keys: np.ndarray) -> float:
+    """Measures the recall of a search for a sample of queries.
+
+    An exact search finds the `NEIGHBOURS` nearest keys of each query. Recall is the share of these
+    keys that `search` returns too.
+    """
+    sampled = queries[np.sort(hashing.sample(_SAMPLE, len(queries)))]
+    count = min(NEIGHBOURS, len(keys))
+    best = [np.zeros((len(sampled), 0)), np.zeros((len(sampled), 0), np.int64)]
+    for start in range(0, len(keys), CHUNK):  # keys may not fit in memory
+        exact = neighbours(sampled, keys[start : start + CHUNK], count)
+        chunk_best = exact.scores, exact.indices + start
+        best = [np.concatenate(pair, 1) for pair in zip(best, chunk_best, strict=True)]
+        order = np.argsort(-best[0], axis=1, kind="stable")[:, :count]
+        best = [np.take_along_axis(values, order, 1) for values in best]
+    is_hit = search(sampled).indices[:, :, None] == best[1][:, None]
+    return float(is_hit.any(1).mean())
+
+
+def rank_by_margin(targets: Neighbours, sources: Neighbours) -> Nearest:
+    """Returns for each sentence the candidate with the largest margin, in both directions.
+
+    Args:
+      targets: the candidates for each source sentence, [sources, count].
+      sources: the candidates for each target sentence, [targets, count].
+    """
+    densities = [_density(candidates) for candidates in (targets, sources)]
+    return Nearest(_best(targets, *densities), _best(sources, *densities[::-1]))
+
+
+def _density(candidates: Neighbours) -> np.ndarray:
+    nearest = candidates.scores[:, :NEIGHBOURS]
+    return np.where(np.isfinite(nearest), nearest, 0).mean(1)
+
+
+def _best(
+    candidates: Neighbours, query_densities: np.ndarray, key_densities: np.ndarray
+) -> Neighbours:
+    divisors = np.maximum(
+        (query_densities[:, None] + key_densities[candidates.indices]) / 2, MIN_DENSITY
+    )
+    margins = candidates.scores / divisors
+    best = margins.argmax(1)[:, None]
+    return Neighbours(
+        *(np.take_along_axis(values, best, 1) for values in (margins, candidates.indices))
+    )
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    vectors = np.ascontiguousarray(vectors, np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

@@ -1,11 +1,23 @@
-"""Scores sentence pairs: cosine and likelihood of each pair alone, and margins among all pairs."""
+"""Scores sentence pairs: cosine and likelihood of each pair alone, and margins among all pairs.
+
+Also computes cosines and ratio margins of sentence pairs, whose vectors are in memory or on disk.
+
+The ratio margin is the cosine of a pair, divided by the mean cosine of both sentences with their
+four nearest neighbours on the other side. The neighbours may include the sentence's partner.
+Source: Artetxe and Schwenk (2019), "Margin-based parallel corpus mining", in the form in which
+LASER scores pairs.
+
+Also reads sentence pairs in units of work, from files with a pair per line or from parallel files.
+"""
 
 import dataclasses
 import hashlib
 import itertools
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,12 +26,98 @@ from xlj.config.choices import PAIR_SCORES
 from xlj.config.fields import check_choice
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance
-from xlj.retrieval import margins
+from xlj.io import file_ranges, files, formats
+from xlj.io.file_ranges import FileRange
+from xlj.io.malformed import Malformed, Skipping
 from xlj.retrieval.embedder import Embedder
-from xlj.retrieval.margins import Vectors
+from xlj.retrieval.search import MIN_DENSITY, NEIGHBOURS, neighbours
 from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.gold_alignments import SPLITS
 from xlj.word_alignment.sentence_pairs import Pair
-from xlj.word_alignment.word_splits import SPLITS
+
+CHUNK = 65536
+"""The number of vectors that are compared at a time."""
+
+
+class Vectors:
+    """Vectors in one or more arrays, read in blocks.
+
+    Args:
+      arrays: the arrays, float [n, width] each, such as memory-mapped files.
+      columns: the columns of the arrays that contain the vectors.
+    """
+
+    def __init__(self, arrays: Sequence[np.ndarray], columns: slice = slice(None)):
+        self._arrays, self._columns = arrays, columns
+
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """Yields the vectors in order, at most `CHUNK` at a time.
+
+        Args:
+          indices: the indices of the vectors to read, int64, ascending; None for all vectors.
+        """
+        start = 0
+        for part in self._arrays:
+            if indices is None:
+                in_part: np.ndarray | range = range(len(part))
+            else:
+                first, last = np.searchsorted(indices, (start, start + len(part)))
+                in_part = indices[first:last] - start
+            for begin in range(0, len(in_part), CHUNK):
+                chunk = in_part[begin : begin + CHUNK]
+                at = slice(chunk.start, chunk.stop) if isinstance(chunk, range) else chunk
+                yield np.asarray(part[at][:, self._columns])
+            start += len(part)
+
+
+def pair_cosines(source: Vectors, target: Vectors) -> np.ndarray:
+    """Computes the cosine of each pair, float32 [pairs]; NaN if a vector is zero.
+
+    Source and target must have arrays of the same lengths.
+    """
+    blocks = [np.zeros(0, np.float32)]
+    for source_block, target_block in zip(source.blocks(), target.blocks(), strict=True):
+        lengths = np.linalg.norm(source_block, axis=1) * np.linalg.norm(target_block, axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            blocks.append(
+                (np.einsum("nd,nd->n", source_block, target_block) / lengths).astype(np.float32)
+            )
+    return np.concatenate(blocks)
+
+
+def densities(queries: Vectors, keys: Vectors, indices: np.ndarray) -> np.ndarray:
+    """Computes the mean cosine of each query with the four nearest keys, float32 [queries].
+
+    The search is exact: it computes all cosines, block by block.
+
+    Args:
+      indices: the indices of the keys to search, int64, ascending. They should contain each
+        distinct sentence once.
+    """
+    means = [np.zeros(0, np.float32)]
+    for block in queries.blocks():
+        best = np.zeros((len(block), 0), np.float32)
+        for key_block in keys.blocks(indices):
+            scores = neighbours(block, key_block, NEIGHBOURS).scores
+            best = -np.sort(-np.concatenate([best, scores], 1), axis=1)[:, :NEIGHBOURS]
+        means.append(best.mean(1) if best.size else np.zeros(len(block), np.float32))
+    return np.concatenate(means)
+
+
+def ratio(source: Vectors, target: Vectors, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Computes the ratio margin of each pair, float32 [pairs]; NaN if a vector is zero.
+
+    Args:
+      sources, targets: the index of the first occurrence of each distinct sentence, int64,
+        ascending. Only these sentences are neighbours. Otherwise the nearest neighbours of a
+        sentence could be copies of one sentence.
+    """
+    source_densities = densities(source, target, targets)
+    target_densities = densities(target, source, sources)
+    return pair_cosines(source, target) / np.maximum(
+        (source_densities + target_densities) / 2, MIN_DENSITY
+    )
+
 
 _CHUNK = 4096  # how many pairs are scored at a time
 
@@ -124,7 +222,7 @@ class PairScorer:
         """
         if self.embedder:
             for both in vectors(pairs, self.embedder, progress):
-                cosines = margins.cosines(*sides_of([both], self.embedder.width))
+                cosines = pair_cosines(*sides_of([both], self.embedder.width))
                 yield np.where(np.isnan(cosines), NO_SCORE, cosines)[:, None]
             return
         words = SPLITS["spaces"]
@@ -141,8 +239,8 @@ class PairScorer:
           progress: called with the number of newly scored pairs.
         """
         if by == "margin" and self.embedder:
-            parts = list(vectors(pairs, self.embedder, progress))
-            return margins_of(pairs, parts, self.embedder.width)
+            arrays = list(vectors(pairs, self.embedder, progress))
+            return margins_of(pairs, arrays, self.embedder.width)
         return join([column[:, 0] for column in self.columns(pairs, progress)])
 
     def report(self) -> None:
@@ -159,19 +257,19 @@ NO_SCORE = np.float32(-1e30)
 """The value in files for a missing score."""
 
 
-def join(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Concatenates the scores of all parts to float32 [pairs], with NaN instead of `NO_SCORE`."""
-    scores = np.concatenate([np.zeros(0, np.float32), *parts])
+def join(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Concatenates the scores of all arrays to float32 [pairs], with NaN instead of `NO_SCORE`."""
+    scores = np.concatenate([np.zeros(0, np.float32), *arrays])
     return np.where(scores <= NO_SCORE, np.float32(np.nan), scores)
 
 
-def sides_of(parts: Sequence[np.ndarray], width: int) -> tuple[Vectors, Vectors]:
+def sides_of(arrays: Sequence[np.ndarray], width: int) -> tuple[Vectors, Vectors]:
     """Returns (vectors of the sources, vectors of the targets) from arrays that `vectors` yields.
 
     Args:
       width: the size of a sentence vector.
     """
-    return Vectors(parts, slice(width)), Vectors(parts, slice(width, 2 * width))
+    return Vectors(arrays, slice(width)), Vectors(arrays, slice(width, 2 * width))
 
 
 class FirstOccurrences:
@@ -195,21 +293,21 @@ class FirstOccurrences:
         self._hashes.append(np.frombuffer(digests, "<u8"))
         self._whole.append(np.asarray(whole, bool))
 
-    def places(self) -> np.ndarray:
+    def indices(self) -> np.ndarray:
         """Returns the indices of the first occurrences among all sentences, int64, in order."""
         if not self._hashes:
             return np.zeros(0, np.int64)
-        hashes, places = np.concatenate(self._hashes), np.flatnonzero(np.concatenate(self._whole))
-        first = np.unique(hashes[places], return_index=True)[1]
-        result: np.ndarray = np.sort(places[first])
+        hashes, indices = np.concatenate(self._hashes), np.flatnonzero(np.concatenate(self._whole))
+        first = np.unique(hashes[indices], return_index=True)[1]
+        result: np.ndarray = np.sort(indices[first])
         return result
 
 
-def margins_of(pairs: Iterable[TextPair], parts: Sequence[np.ndarray], width: int) -> np.ndarray:
+def margins_of(pairs: Iterable[TextPair], arrays: Sequence[np.ndarray], width: int) -> np.ndarray:
     """Computes the ratio margin of each pair, float32 [pairs], with neighbours among all pairs.
 
     Args:
-      parts: the vectors of the pairs, from `vectors`.
+      arrays: the vectors of the pairs, from `vectors`.
       width: the size of a sentence vector.
     """
     distinct, rest = (FirstOccurrences(), FirstOccurrences()), iter(pairs)
@@ -217,8 +315,8 @@ def margins_of(pairs: Iterable[TextPair], parts: Sequence[np.ndarray], width: in
         whole = [pair.is_whole for pair in chunk]
         for side, occurrences in enumerate(distinct):
             occurrences.add([pair[side] for pair in chunk], whole)
-    source, target = sides_of(parts, width)
-    return margins.ratio(source, target, *(occurrences.places() for occurrences in distinct))
+    source, target = sides_of(arrays, width)
+    return ratio(source, target, *(occurrences.indices() for occurrences in distinct))
 
 
 def select_best(scores: np.ndarray, share: float | None, threshold: float | None) -> np.ndarray:
@@ -243,3 +341,128 @@ def select_best(scores: np.ndarray, share: float | None, threshold: float | None
         is_first[first] = True
         selected = selected & is_first
     return selected
+
+
+_COLUMNS = Malformed("wrong number of columns", ": expected `source TAB target`")
+
+
+class Unit(Protocol):
+    """A unit of work: pairs that one process scores at a time."""
+
+    def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
+        """Yields the pairs in order. A malformed pair that is skipped becomes two empty
+        sentences."""
+
+    def as_json(self) -> dict[str, str | int]:
+        """Returns a JSON object that identifies the pairs: files, and the range of lines."""
+
+
+class LinesUnit:
+    """A unit of work: a range of a file with one pair per line."""
+
+    def __init__(self, file_range: FileRange):
+        self._range = file_range
+
+    def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
+        """Yields pairs from lines `source TAB target` or `source ||| target`.
+
+        `TextPair.line` contains further columns too. A blank line becomes two empty sentences.
+        """
+        place = self._range.place
+        for number, line in enumerate(self._range.lines(skipping), 1):
+            line = line.removesuffix("\r")
+            columns = formats.split_columns(line) if line.strip() else ["", ""]
+            if len(columns) < 2:
+                skipping.skip(_COLUMNS, f"{place}{number}")
+                columns = ["", ""]
+            yield TextPair(columns[0].strip(), columns[1].strip(), line)
+
+    def as_json(self) -> dict[str, str | int]:
+        """Returns the range of the file as a JSON object."""
+        return self._range.as_json()
+
+
+class TwoFilesUnit:
+    """A unit of work: all pairs of two parallel files."""
+
+    def __init__(self, source: Path, target: Path):
+        self._files = source, target
+
+    def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
+        """Yields the pairs: line i of both files.
+
+        Raises:
+          ConfigError: if the files have different numbers of lines.
+        """
+        for lines in itertools.zip_longest(*(files.lines(p, skipping) for p in self._files)):
+            if None in lines:
+                raise ConfigError(
+                    f"{' and '.join(map(str, self._files))} have different numbers of lines; "
+                    "expected translations line by line"
+                )
+            # Whitespace becomes single spaces, because a tab separates the two sentences in
+            # `TextPair.line`.
+            source, target = (" ".join(side.split()) for side in lines)
+            yield TextPair(source, target, f"{source}\t{target}")
+
+    def as_json(self) -> dict[str, str | int]:
+        """Returns the paths of both files as a JSON object."""
+        return {"source": str(self._files[0]), "target": str(self._files[1])}
+
+
+def find_files(
+    pairs: Path | None, source: Path | None, target: Path | None, folder: Path | None
+) -> list[tuple[Path, ...]]:
+    """Returns the input files: tuples (file,) for --input, or (source file, target file).
+
+    Args:
+      pairs: the value of --input; `-` or None for standard input.
+      source, target: the values of --source and --target.
+      folder: the folder into which standard input or a pipe is copied, because input is read more
+        than once. With None, such input is an error.
+
+    Raises:
+      ConfigError: if a file does not exist, or --source and --target have different numbers of
+        files.
+    """
+    if source and target:
+        sides = [
+            file_ranges.files_of_flag("source", source),
+            file_ranges.files_of_flag("target", target),
+        ]
+        if len(sides[0]) != len(sides[1]):
+            raise ConfigError(
+                f"--source={source} has {len(sides[0])} files, but --target={target} has "
+                f"{len(sides[1])}; expected equal numbers"
+            )
+        result: list[tuple[Path, ...]] = list(zip(*sides, strict=True))
+    elif pairs is None or files.is_stream(pairs):
+        if folder is None:
+            raise ConfigError("--shard cannot split standard input or a pipe; set --input to files")
+        copy = folder / "input"
+        with copy.open("wb") as file:
+            if pairs is None or str(pairs) == "-":
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            else:
+                with pairs.open("rb") as stream:
+                    shutil.copyfileobj(stream, file)
+        result = [(copy,)]
+    else:
+        result = [(path,) for path in file_ranges.files_of_flag("input", pairs)]
+    for path in itertools.chain(*result):
+        if not path.is_file():
+            raise ConfigError(f"{path} does not exist; expected a file with sentence pairs")
+        formats.refuse(path, files.head(path), ("|||",))
+    return result
+
+
+def split_units(files_of_pairs: Sequence[tuple[Path, ...]]) -> list[Unit]:
+    """Returns the units of work for the files from `find_files`, in order."""
+    result: list[Unit] = []
+    for each in files_of_pairs:
+        if len(each) == 2:
+            result.append(TwoFilesUnit(*each))
+        else:
+            ranges = file_ranges.split_files([each[0]], file_ranges.RANGE_BYTES)
+            result += [LinesUnit(part) for part in ranges]
+    return result

@@ -1,7 +1,11 @@
-"""Reads files of sentences, and files that list which sentences are translations."""
+"""Reads files of sentences, and files that list which sentences are translations.
+
+Also writes vectors to a .npy file block by block; their number need not be known in advance.
+"""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +13,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.io import atomic, files, formats
+from xlj.io.malformed import Skipping
 from xlj.io.quoting import quoted, shortened
 
 
@@ -147,7 +152,7 @@ def read_task(
     """Reads a retrieval task from two files of sentences.
 
     Args:
-      gold: a file with XTREME's labels (`read_places`); None if the files are parallel line by
+      gold: a file with XTREME's labels (`read_indices`); None if the files are parallel line by
         line.
       is_numbered: whether the output contains line numbers. With line numbers, or with `gold`,
         blank lines are an error.
@@ -164,7 +169,7 @@ def read_task(
             f"{source} and {target} have one sentence each; retrieval needs at least two"
         )
     if gold:
-        return RetrievalTask(*sides, read_places(gold, *sizes))
+        return RetrievalTask(*sides, read_indices(gold, *sizes))
     for path, side, other in ((source, *sides), (target, *sides[::-1])):
         if len(side) >= 10 and side == sorted(side) and other != sorted(other):
             print(
@@ -184,7 +189,7 @@ def _refuse_blank_lines(path: Path) -> None:
             )
 
 
-def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
+def read_indices(path: Path, sources: int, targets: int) -> np.ndarray:
     """Reads XTREME's labels for Tatoeba: the source that each target translates, int64 [targets].
 
     Line i of the file contains the zero-based index of the source that target i translates. The
@@ -197,30 +202,30 @@ def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
       ConfigError: if the file does not have `targets` lines, or a line is not the index of a
         source.
     """
-    places = []
+    indices = []
     for number, line in enumerate(lines(path), 1):
         if not (line.isdecimal() and len(line) < 10 and int(line) < sources):
             raise ConfigError(
                 f"{path}:{number}: {quoted(line)} is not the index of a source line; expected 0 to "
                 f"{sources - 1}"
             )
-        places.append(int(line))
-    if len(places) != targets:
+        indices.append(int(line))
+    if len(indices) != targets:
         raise ConfigError(
-            f"{path} has {len(places)} lines, but there are {targets} target "
+            f"{path} has {len(indices)} lines, but there are {targets} target "
             "sentences; expected equal numbers"
         )
-    return np.array(places)
+    return np.array(indices)
 
 
-def write_places(path: Path, places: np.ndarray) -> None:
+def write_indices(path: Path, indices: np.ndarray) -> None:
     """Writes predictions in XTREME's format: the index of the nearest source of each target, one
     per line.
 
     Args:
-      places: int [targets].
+      indices: int [targets].
     """
-    atomic.write(path, "".join(f"{place}\n" for place in places).encode())
+    atomic.write(path, "".join(f"{place}\n" for place in indices).encode())
 
 
 def read_pairs(path: Path, source_ids: list[str], target_ids: list[str]) -> set[tuple[str, str]]:
@@ -243,3 +248,49 @@ def read_pairs(path: Path, source_ids: list[str], target_ids: list[str]) -> set[
                 )
         pairs.add((row[0], row[1]))
     return pairs
+
+
+@contextmanager
+def writing(
+    path: Path, width: int, dtype: str, skipping: Skipping | None = None
+) -> Iterator[Callable[[np.ndarray], None]]:
+    """Context manager that yields a function which appends rows [n, width] to a .npy file.
+
+    If the `with` block ends without an error, the complete file appears at `path`. Otherwise no
+    file appears.
+
+    Args:
+      dtype: one of `choices.VECTOR_TYPES`, stored little-endian.
+      skipping: the rows with the indices `skipping.rows` are set to NaN.
+
+    Raises:
+      ConfigError: raised by the yielded function if a number is not finite, or too large for
+        `dtype`.
+    """
+    storage_type, rows = np.dtype(dtype).newbyteorder("<"), 0
+    with atomic.writing(path) as file:
+
+        def write_header() -> None:  # NumPy reserves space in the header for any number of rows
+            shape = {"descr": storage_type.str, "fortran_order": False, "shape": (rows, width)}
+            np.lib.format.write_array_header_1_0(file, shape)
+
+        def append(vectors: np.ndarray) -> None:
+            nonlocal rows
+            with np.errstate(over="ignore"):  # overflow is reported below, with the line
+                block = np.array(vectors, storage_type, order="C")
+            not_finite = np.flatnonzero(~np.isfinite(block).all(1))
+            if len(not_finite):
+                other_type = "" if dtype == "float32" else "use float32, or "
+                raise ConfigError(
+                    f"{path}: the vector of line {rows + not_finite[0] + 1} is too large for "
+                    f"{dtype}, or not finite; {other_type}check the weights of the model"
+                )
+            skipped = [row - rows for row in (skipping.rows if skipping else ()) if row >= rows]
+            block[[row for row in skipped if row < len(block)]] = np.nan
+            file.write(block.tobytes())
+            rows += len(block)
+
+        write_header()
+        yield append
+        file.seek(0)
+        write_header()

@@ -5,6 +5,8 @@ ZeRO-3 (Rajbhandari et al., 2020), a product gathers its kernel in the dtype of 
 frees the gathered kernel. The gradient of the kernel is reduced and scattered as soon as it exists.
 So neither the memory nor the traffic of a device grows with the number of devices. By default, XLA
 would gather the rows instead of the kernels.
+
+One table has the sharding rules of parameters and activations on a mesh (replica, fsdp).
 """
 
 import math
@@ -17,7 +19,62 @@ from typing import ParamSpec, TypeVar
 import jax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
-from xlj.sharding.rules import AXES, REPLICATED, ROWS, STACKED_KERNEL, rule_of
+AXES = ("replica", "fsdp")
+"""Axes of the mesh: copies of the parameters, and the devices that share one copy."""
+
+ROWS = PartitionSpec(AXES)
+"""An array [rows, ...] of a batch, split along the rows over all devices."""
+
+KERNEL = PartitionSpec("fsdp", None)
+"""A kernel [inputs, outputs], split along the inputs."""
+
+STACKED_KERNEL = PartitionSpec(None, *KERNEL)
+"""The kernels of all layers [layers, inputs, outputs], split along the inputs."""
+
+TABLE = PartitionSpec(None, "fsdp")
+"""A table of embeddings [ids, hidden], split along the hidden size."""
+
+REPLICATED = PartitionSpec()
+"""An array that each device has in full."""
+
+Rules = tuple[tuple[str, PartitionSpec], ...]
+"""Pairs (regular expression over an array's name, its partition specification)."""
+
+RULES: Rules = (
+    (r".*(bias|scale)|position_bias/table|.*gates/kernel", REPLICATED),
+    (r"embeddings/(word|position|token_type|language)|\w*head/word", TABLE),
+    (r"layers/.*/kernel", STACKED_KERNEL),
+    (r"\w+_head/.*kernel", KERNEL),
+    (r"activations/(hidden|slots)", ROWS),
+    (r"activations/microbatches", PartitionSpec(None, *ROWS)),
+)
+"""Sharding rules for all models; the first match applies. A rule also matches names with a prefix,
+such as `generator/layers/...`. Objectives add rules for their own arrays (`Objective.rules`)."""
+
+
+def rule_of(name: str, rules: Rules = RULES) -> tuple[str, PartitionSpec]:
+    """Returns the first rule that matches an array: (regular expression, specification).
+
+    Args:
+      name: of the array, e.g. `layers/attention/query/kernel`.
+
+    Raises:
+      ValueError: if no rule matches the name.
+    """
+    for rule, spec in rules:
+        if re.fullmatch(rf"(.*/)?({rule})", name):
+            return rule, spec
+    raise ValueError(
+        f"no sharding rule matches the array {name}; add one to the `rules` of its objective"
+    )
+
+
+OTHERS: Rules = ((r".*", REPLICATED),)
+"""A last rule that replicates all other arrays, for trees with parameters of unknown objectives."""
+
+STORED: Rules = (*RULES, *OTHERS)
+"""The rules for the parameters of a stored model."""
+
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -30,7 +87,7 @@ def on_mesh(mesh: Mesh, function: Callable[Arguments, Result]) -> Callable[Argum
     """Returns the function with the mesh in its context.
 
     The result is meant for `jax.jit`. In this context, the functions of this module shard arrays by
-    the rules of `sharding/rules.py`.
+    the rules of `sharding/devices.py`.
     """
 
     @wraps(function)
@@ -81,7 +138,7 @@ def has_bfloat16() -> bool:
     return (compute_capability() or AMPERE) >= AMPERE
 
 
-def parts(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
+def count_shards(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
     """Returns the number of devices over which an axis of an array is split.
 
     Args:
@@ -335,7 +392,7 @@ def _is_sharded(arrays: Sequence[jax.Array | None], specs: Sequence[PartitionSpe
     """Returns whether there are several devices, and they can divide the arrays as specified."""
     mesh, free = jax.sharding.get_abstract_mesh(), _free()
     return bool(free) and not any(
-        size % parts(mesh, axes)
+        size % count_shards(mesh, axes)
         for array, spec in zip(arrays, specs, strict=True)
         if array is not None
         for size, axes in zip(array.shape, _within(spec, free), strict=False)

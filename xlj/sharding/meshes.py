@@ -11,7 +11,7 @@ from jax.sharding import AxisType, Mesh
 
 from xlj.config import Config, ConfigError
 from xlj.contracts.arrays import PyTree
-from xlj.sharding.rules import AXES
+from xlj.sharding.devices import AXES
 
 QUICK = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}
 """XLA options that shorten compilation on GPUs, for programs that rarely run.
@@ -61,15 +61,18 @@ def check_batches(config: Config, mesh: Mesh) -> None:
     Raises:
       ConfigError: if they cannot; the message names the key of the objective's rows.
     """
-    batches = [(p.parts, *item) for p in config.schedule for item in p.active().items()]
-    for parts, name, options in batches:
-        rows = options.batch_size // parts
+    batches = [
+        (p.accumulation_steps, *item) for p in config.schedule for item in p.active().items()
+    ]
+    for microbatches, name, options in batches:
+        rows = options.batch_size // microbatches
         if rows % mesh.size:
             fits = max(n for n in range(1, mesh.size) if rows % n == 0)
             raise ConfigError(
                 f"{options.path(name)}.batch_size={options.batch_size} / "
-                f"train.gradient_accumulation_steps={parts} = {rows} rows are not divisible by "
-                f"{mesh.size} devices; use {fits} devices, or another number of rows in a new run"
+                f"train.gradient_accumulation_steps={microbatches} = {rows} rows are not divisible "
+                f"by {mesh.size} devices; use {fits} devices, or another number of rows in a "
+                "new run"
             )
 
 

@@ -1,4 +1,4 @@
-"""Trees of arrays on a mesh: names of their leaves, and their shardings by `sharding/rules.py`."""
+"""Trees of arrays on a mesh: names of their leaves, and their shardings by rules of `devices`."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from jax.tree_util import KeyPath
 from xlj.config import ConfigError
 from xlj.contracts.arrays import Leaf, PyTree, Tree
 from xlj.sharding import devices
-from xlj.sharding.rules import REPLICATED, ROWS, RULES, Rules, rule_of
+from xlj.sharding.devices import REPLICATED, ROWS, RULES, Rules, rule_of
 
 Params = dict[str, Any]
 """Parameters by name. A value is an array, or another dict of parameters."""
@@ -80,7 +80,7 @@ def shardings(tree: PyTree, mesh: Mesh, rules: Rules = RULES) -> PyTree:
         name = name_of(path)
         spec = rule_of(name, rules)[1]
         for size, axes in zip(leaf.shape, spec, strict=False):
-            count = devices.parts(mesh, axes)
+            count = devices.count_shards(mesh, axes)
             if size % count:
                 raise ConfigError(
                     f"{name} {leaf.shape}: {size} is not divisible by the {count} devices of "

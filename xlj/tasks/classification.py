@@ -16,7 +16,7 @@ from xlj.data.labelled.examples import Sentences
 from xlj.data.labelled.features import Features
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics.shares import accuracy
+from xlj.evaluation.metrics import accuracy
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 
@@ -161,7 +161,7 @@ class PairClassification(Classification):
         """Returns a classification head for InferSent's features of both mean vectors."""
         from functools import partial
 
-        from xlj.models.example_vectors import average_examples
+        from xlj.models.segments import average_examples
         from xlj.objectives.supervised import head as heads
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:

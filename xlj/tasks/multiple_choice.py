@@ -22,7 +22,7 @@ from xlj.data.labelled.features import Features, fit_sizes
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics.shares import accuracy
+from xlj.evaluation.metrics import accuracy
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
@@ -127,14 +127,14 @@ print(choices[outputs.logits[0].argmax()])""",
         """
         import jax.numpy as jnp
 
-        from xlj.models import example_vectors
+        from xlj.models import segments
         from xlj.objectives.supervised import head as heads
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
-            places = example_vectors.find_starts(tokens, MAX_CHOICES)
-            vectors = jnp.take_along_axis(hidden, places[..., None], 1)
+            starts = segments.find_starts(tokens, MAX_CHOICES)
+            vectors = jnp.take_along_axis(hidden, starts[..., None], 1)
             outputs = heads.classify(head, model, vectors, rngs)[..., 0]
-            return jnp.where(example_vectors.is_example(tokens, MAX_CHOICES), outputs, -jnp.inf)
+            return jnp.where(segments.is_example(tokens, MAX_CHOICES), outputs, -jnp.inf)
 
         return heads.TaskHead(
             init=lambda rng, model, labels: heads.init_classification(rng, model, 1),

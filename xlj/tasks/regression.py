@@ -19,7 +19,7 @@ from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics.correlations import pearson, spearman
+from xlj.evaluation.metrics import pearson, spearman
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
@@ -47,7 +47,7 @@ class RatedText(Example):
         return None if self.score is None else ()
 
     @property
-    def parts(self) -> int:
+    def text_count(self) -> int:
         """The number of sentences, one or two."""
         return len(self.texts)
 

@@ -16,13 +16,12 @@ import numpy as np
 from xlj.config import ConfigError
 from xlj.config.task import Task
 from xlj.data.labelled import conll, features, kind, records
-from xlj.data.labelled.chunks import CHUNK_TAG
+from xlj.data.labelled.conll import CHUNK_TAG
 from xlj.data.labelled.examples import Words
 from xlj.data.labelled.features import WordFeatures
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics.shares import accuracy
-from xlj.evaluation.metrics.tags import chunk_scores
+from xlj.evaluation.metrics import accuracy, chunk_scores
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted, shortened
 from xlj.io.storage import AnyPath
@@ -114,9 +113,9 @@ class Tagging(TaskKind):
     ) -> list[list[str]]:
         """Returns the tags of each sentence's words.
 
-        The tag of a word is the prediction for one of its pieces (`WordFeatures.places`).
+        The tag of a word is the prediction for one of its pieces (`WordFeatures.positions`).
         """
-        flat = iter(outputs[rows.places[:, 0], rows.places[:, 1]].tolist())
+        flat = iter(outputs[rows.positions[:, 0], rows.positions[:, 1]].tolist())
         return [
             [labels[number] for number in itertools.islice(flat, len(e.words))] for e in examples
         ]
@@ -186,7 +185,7 @@ class Tagging(TaskKind):
     ) -> list[Record]:
         """Returns for each sentence `words`, `tags`, and the `probabilities` of the tags."""
         best = self.decode(logits.argmax(-1), rows, examples, labels, task)
-        of_words = logits[rows.places[:, 0], rows.places[:, 1]]
+        of_words = logits[rows.positions[:, 0], rows.positions[:, 1]]
         probabilities = iter(kind.probabilities(of_words).max(-1).tolist())
         return [
             {

@@ -12,17 +12,15 @@ from jax.sharding import Mesh
 
 from xlj.config import Config, Model
 from xlj.contracts.arrays import PyTree
-from xlj.data.rows import mixture, row_records
-from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.store import RowStore
+from xlj.data.rows import draws, row_kind
+from xlj.data.rows.store import Corpus, RowStore
 from xlj.io.hashing import sample
 from xlj.objectives.objective import LossSums, Objective, Rows
 from xlj.sharding import meshes
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.trees import Params, replicated, shard
-from xlj.training.randomness import row_rngs
 from xlj.training.state import State
-from xlj.training.step import Microbatches
+from xlj.training.step import Microbatches, row_rngs
 
 _SEED = 0  # of the masks; it does not depend on `train.seed`, so that runs can be compared
 
@@ -80,23 +78,23 @@ class Evaluation:
         corpus = Corpus.of(store)
         for name, options in config.objectives_on().items():
             self._batch[name] = options.batch_size
-            parts, owners = [], []
+            row_groups, owners = [], []
             first = next(p for p in config.schedule if name in p.config.objectives.active())
-            for task in mixture.tasks_of_length(store, options, first.config):
+            for task in draws.tasks_of_length(store, options, first.config):
                 count = min(task.held_out.rows, config.train.eval_rows)
                 # Rows on disk are sorted by the lengths of their examples, so they are sampled.
                 chosen = sample(count, task.held_out.rows)
                 sides = np.array([corpus.sides(task.languages)] * count, np.int32)
                 rows = {**store.read(task.name, "held_out", chosen), "languages": sides}
                 if count:
-                    parts.append(rows)
+                    row_groups.append(rows)
                 owners += [task.name.partition(".")[2]] * count
                 no_sides = np.zeros((1, *sides.shape[1:]), np.int32)
-                self._empty[name] = {**row_records.empty(task.fields, 1), "languages": no_sides}
+                self._empty[name] = {**row_kind.empty(task.fields, 1), "languages": no_sides}
             if owners:
-                fields = parts[0]
+                fields = row_groups[0]
                 joined = {
-                    field: np.concatenate([part[field] for part in parts]) for field in fields
+                    field: np.concatenate([part[field] for part in row_groups]) for field in fields
                 }
                 self._rows[name] = joined, owners
 
@@ -163,12 +161,12 @@ class Evaluation:
         self, name: str, state: State, check: Callable[[], object]
     ) -> dict[str, LossSums]:
         """Returns the sums of each loss of an objective, by row, as NumPy arrays [rows]."""
-        parts, count = [], len(self._rows[name][1])
+        results, count = [], len(self._rows[name][1])
         for start in range(0, count, self._batch[name]):
             check()
             sums = self._programs[name](*self._arguments(name, state, start))
-            parts.append(jax.device_get(sums))
-        return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
+            results.append(jax.device_get(sums))
+        return jax.tree.map(lambda *x: np.concatenate(x)[:count], *results)
 
 
 def by_phase(config: Config, make: Callable[[Model], Probe]) -> Probe:

@@ -11,7 +11,7 @@ from xlj.checkpoints import compatibility, reading
 from xlj.checkpoints.reading import CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.contracts.arrays import Tree
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.objectives.objective import build_all
 from xlj.sharding.trees import Params, named_leaves
 from xlj.training import state as states
@@ -30,7 +30,7 @@ def first_state(start: Start, abstract: State) -> State:
       CheckpointError: if a checkpoint does not fit the config or the rows, or is damaged.
     """
     if start.latest is not None:
-        return State(**reading.restore(start.latest, abstract.parts()))
+        return State(**reading.restore(start.latest, abstract.items()))
     config, corpus = start.config, Corpus.of(start.store)
     sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     seed = np.uint32(config.train.seed)

@@ -14,10 +14,10 @@ from xlj.distributed import hosts
 from xlj.io import json_file
 from xlj.io.storage import AnyPath
 from xlj.sharding import meshes
-from xlj.training import memory, metrics, metrics_writer
+from xlj.training import memory, metrics
 from xlj.training import state as states
 from xlj.training.evaluation import Probe
-from xlj.training.resources import Resources, RunState, open_run
+from xlj.training.resources import Resources, RunState, due, open_run, write
 from xlj.training.run_flops import Counts, RunFlops
 from xlj.training.start import Start
 from xlj.training.step import Batch
@@ -89,7 +89,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     ):
         first = states.copy_for_evaluation(run.state) if latest is None else None
         if latest is not None and not run.is_measured:
-            if not metrics_writer.write(run, resources):
+            if not write(run, resources):
                 _save(run, resources, best)
         for batch, tokens in resources.prefetch if run.is_measured or first else ():
             _take_step(run, resources, batch, tokens)
@@ -97,13 +97,13 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 # The initial state is evaluated after the first step, so that the first step need
                 # not wait for the compilation of the evaluation.
                 resources.step_memory.release()
-                if not metrics_writer.write(RunState(first(), 0), resources):
+                if not write(RunState(first(), 0), resources):
                     run.done = 0  # no checkpoint exists, so the next process starts over
                     break
                 first = None
-            if any(metrics_writer.due(config, run.done)):
+            if any(due(config, run.done)):
                 resources.step_memory.release()
-            stops = not metrics_writer.write(run, resources) or resources.preemption.requested()
+            stops = not write(run, resources) or resources.preemption.requested()
             is_kept = run.done in (total, *resources.checkpointer.keep_steps)
             if stops or is_kept or run.done % config.train.checkpoint_every == 0:
                 _save(run, resources, best)
@@ -157,7 +157,7 @@ def _save(run: RunState, resources: Resources, best: str) -> None:
         resources.files.send(now=True)  # no checkpoint is stored before the metrics of its steps
         resources.checkpointer.save(
             run.done,
-            run.state.parts(),
+            run.state.items(),
             score=run.line.get(best),
             measured=run.is_measured,
             tokens=resources.clock.seen(),

@@ -9,9 +9,8 @@ import jax
 from jax.sharding import Mesh
 
 from xlj.config import Config, ConfigError, lookup
-from xlj.data.rows import mixture
-from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.store import RowStore
+from xlj.data.rows import draws
+from xlj.data.rows.store import Corpus, RowStore
 from xlj.data.text.templates import paired_languages
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -37,7 +36,7 @@ def sizes_of_rows(store: RowStore, config: Config) -> Sizes:
     for phase in config.schedule:
         active_options = phase.config.objectives.active().values()
         by_kind = {
-            options.rows_name: mixture.tasks_of_length(store, options, phase.config)
+            options.rows_name: draws.tasks_of_length(store, options, phase.config)
             for options in active_options
         }
         lengths.append({kind: tasks[0].length for kind, tasks in by_kind.items() if tasks})
@@ -119,17 +118,17 @@ def explain_out_of_memory(config: Config) -> Iterator[None]:
         ) from error
 
 
-def _refuse_above(limit: float, parts: Mapping[str, float], what: str, remedy: str) -> None:
-    """Raises a `ConfigError` if the parts need more than `limit` bytes together.
+def _refuse_above(limit: float, sizes: Mapping[str, float], what: str, remedy: str) -> None:
+    """Raises a `ConfigError` if the sizes need more than `limit` bytes together.
 
     Args:
-      parts: bytes on one device, by name.
-      what: a phrase for all parts together, with which the message begins.
+      sizes: bytes on one device, by name.
+      what: a phrase for all sizes together, with which the message begins.
       remedy: advice at the end of the message. The name of the largest part replaces `{}`.
     """
-    needed = sum(parts.values())
+    needed = sum(sizes.values())
     if needed > limit:
-        largest = max(parts, key=parts.__getitem__)
+        largest = max(sizes, key=sizes.__getitem__)
         raise ConfigError(
             f"{what} take {needed / _GIB:,.1f} GiB on each device, which has "
             f"{limit / _GIB:,.1f} GiB; {remedy.format(largest)}"

@@ -14,14 +14,13 @@ from typing import Any
 from xlj.config import ConfigError
 from xlj.config.user_code import function_of
 from xlj.io import atomic, json_file
-from xlj.io.atomic import as_config_error
-from xlj.io.growing import GrowingFiles
+from xlj.io.atomic import GrowingFiles, as_config_error
 from xlj.io.storage import AnyPath
 
 FILE = "metrics.jsonl"
 """A file in the workdir: one JSON object per line, with `step` and numbers by name."""
 SCHEDULE = "schedule.json"
-"""A file in the workdir with the schedule of the run (`training/schedule_tables.py`): a JSON object
+"""A file in the workdir with the schedule of the run (`training/schedule.py`): a JSON object
 whose key `lines` has a list of objects with `step` and numbers by name."""
 
 

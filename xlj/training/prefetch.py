@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from xlj.data.rows.batches import Batches
 from xlj.objectives.objective import Rows
-from xlj.sharding.rules import ROWS
+from xlj.sharding.devices import ROWS
 
 _AHEAD = 3  # number of batches that are read ahead
 

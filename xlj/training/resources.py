@@ -1,4 +1,8 @@
-"""The state and the resources of a run: files, threads and compiled programs."""
+"""The state and the resources of a run: files, threads and compiled programs.
+
+A resource is, for example, the jitted step of each phase, or the writer of metrics, which measures
+the state after the steps at which metrics are due.
+"""
 
 import collections
 import contextlib
@@ -8,32 +12,138 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import jax
+from jax.sharding import Mesh, NamedSharding
 from tqdm import tqdm
 
 from xlj import __version__
-from xlj.checkpoints import preservation, reading, writing
-from xlj.config import Model, record
+from xlj.checkpoints import compatibility, reading, writing
+from xlj.config import Config, Model, Options, record
 from xlj.data.rows.batches import Batches
-from xlj.distributed.host_speeds import HostSpeeds
-from xlj.distributed.preemption import Preemption
+from xlj.data.rows.store import Corpus
+from xlj.distributed.hosts import HostSpeeds
+from xlj.distributed.preemption import Interrupted, Preemption
 from xlj.io import atomic, json_file
-from xlj.io.growing import GrowingFiles
+from xlj.io.atomic import GrowingFiles
 from xlj.io.own_process import StepMemory
-from xlj.objectives.objective import build
-from xlj.training import initialisation, metrics, schedule_tables
+from xlj.objectives.objective import abstract_rows, build
+from xlj.sharding import meshes
+from xlj.sharding.devices import ROWS
+from xlj.training import initialisation, metrics
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation, Probe, by_phase
-from xlj.training.phases import Step, jitted_steps
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import RunFlops
-from xlj.training.schedule import Schedule
+from xlj.training.schedule import Schedule, make_lines
 from xlj.training.start import Start
 from xlj.training.state import Progress, State
-from xlj.training.throughput import Throughput
-from xlj.training.waits import Waits
+from xlj.training.step import Batch, TrainStep, make_train_step
+from xlj.training.throughput import Throughput, Waits
+
+
+class Step:
+    """The training step of a phase. `compile` must be called once, before the first step.
+
+    Args:
+      jitted: the jitted step.
+
+    Attributes:
+      program: the compiled program; None before `compile`.
+    """
+
+    def __init__(self, jitted: Any):
+        self.program: Any = None
+        self._jitted = jitted
+
+    def trace(self, *arguments: Any) -> jax.stages.Traced:
+        """Traces the step.
+
+        Args:
+          arguments: the arguments of `TrainStep`, of which only shapes, dtypes and shardings
+            matter.
+        """
+        return self._jitted.trace(*arguments)
+
+    def lower(self, *arguments: Any) -> jax.stages.Lowered:
+        """Traces the step (`trace`), and lowers it for the devices of its arguments."""
+        return self.trace(*arguments).lower()
+
+    def compile(self, *arguments: Any) -> None:
+        """Compiles the step for arguments of these shapes, dtypes and shardings."""
+        self.program = self.lower(*arguments).compile()
+
+    def __call__(self, *arguments: Any) -> tuple[State, jax.Array]:
+        """Returns (next state, `skipped_in_a_row`), and reuses the memory of the old state."""
+        return self.program(*arguments)
+
+
+def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> dict[int, Step]:
+    """Returns the training step of each phase, by the zero-based number of the phase's first step.
+
+    A phase that changes only learning rates, weight decay or sampling shares has the same `Step` as
+    the previous phase.
+
+    Args:
+      sharding: of each leaf of the state.
+    """
+    steps: dict[int, Step] = {}
+    before: Config | None = None
+    for start, phase in ((phase.start, phase.config) for phase in config.schedule):
+        if before is not None and phase.has_same_step_as(before):
+            steps[start] = steps[max(steps)]
+            continue
+        already = before.objectives.active() if before is not None else {}
+        active = phase.objectives.active()
+        begins = {name: start for name in active if name not in already}
+        step = make_train_step(phase, build(active, phase.model, corpus), mesh, begins)
+
+        jitted = jax.jit(
+            _with_flag(step),
+            donate_argnums=0,
+            out_shardings=(sharding, None),
+            compiler_options=meshes.compiler_options(mesh),
+        )
+        steps[start] = Step(jitted)
+        before = phase
+    return steps
+
+
+def _with_flag(step: TrainStep) -> Callable[..., tuple[State, jax.Array]]:
+    """Returns the step with a second result, `skipped_in_a_row`.
+
+    The next step reuses the memory of the state; the second result stays readable.
+    """
+
+    def train_step(*arguments: Any) -> tuple[State, jax.Array]:
+        state = step(*arguments)
+        return state, state.progress.skipped_in_a_row
+
+    return train_step
+
+
+def abstract_batch(
+    options: Mapping[str, Options], shapes: Mapping[str, tuple[int, int]], ids: str, mesh: Mesh
+) -> Batch:
+    """Returns the shapes, dtypes and shardings of a batch, without values.
+
+    Args:
+      options: the options of each objective, by name.
+      shapes: (number of rows, length of a row) of each objective.
+      ids: the type of token ids, such as `<u2`.
+    """
+    sharding = NamedSharding(mesh, ROWS)
+
+    def placed(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    rows = {
+        name: abstract_rows(options[name].row_kind.batch_fields(length, ids), count)
+        for name, (count, length) in shapes.items()
+    }
+    batch: Batch = jax.tree.map(placed, rows)
+    return batch
 
 
 class _Closable(Protocol):
@@ -157,7 +267,7 @@ def _closing(resource: Resource) -> Iterator[Resource]:
 def _checkpointer(start: Start, best: str) -> writing.Checkpointer:
     """Returns the writer of checkpoints, which keeps the checkpoints before decays."""
     earlier = reading.list_all(start.workdir)
-    pre_decay = preservation.pre_decay_steps(start.config, earlier)
+    pre_decay = compatibility.pre_decay_steps(start.config, earlier)
     # Checkpoints whose metrics are not written yet may be the best ones, so they are kept too.
     unmeasured = [each.step for each in earlier if best and not each.meta["measured"]]
     return writing.Checkpointer(
@@ -196,7 +306,7 @@ def _progress_bar(schedule: Schedule, done: int) -> tqdm:
 
 def _write_config(start: Start) -> None:
     """Creates the workdir, and writes the config, the schedule and a description of the machine."""
-    lines, workdir = schedule_tables.make_lines(start.schedule, start.store), start.workdir
+    lines, workdir = make_lines(start.schedule, start.store), start.workdir
     with atomic.as_config_error(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if jax.process_index() == 0:
@@ -215,3 +325,94 @@ def _machine() -> dict[str, str]:
         "cores": f"{len(os.sched_getaffinity(0))}",
         "software": f"xlj {__version__}, jax {jax.__version__}, Python {platform.python_version()}",
     }
+
+
+def due(config: Config, done: int) -> tuple[bool, bool]:
+    """Returns whether metrics of training, and of evaluations, are due after `done` steps."""
+    is_last = done == config.train.steps
+    logs = done > 0 and (done % config.train.log_every == 0 or is_last)
+    return logs, done % config.train.eval_every == 0 or is_last
+
+
+def write(run: RunState, resources: Resources) -> bool:
+    """Writes the line that is due after `run.done` steps, if any.
+
+    If metrics of training are due, their sums in `run.state` become zero. If a stop is requested
+    during an evaluation, nothing is written, and the state stays as it is.
+
+    Returns:
+      `run.is_measured`: False if a stop was requested during an evaluation.
+    """
+    state, done, line = run.state, run.done, dict[str, float]()
+    run.line, run.is_measured = {}, False
+    logs, evaluates = due(resources.start.config, done)
+    if logs:
+        line = _training_metrics(run, resources)
+        progress = resources.restart_sums(state.progress)
+        state = dataclasses.replace(state, progress=progress)
+    if evaluates:
+        try:
+            with (
+                resources.clock.paused(),
+                resources.waits.on("evaluating held-out rows", "evaluations"),
+            ):
+                for measure in resources.evaluations:
+                    line |= measure(state, resources.preemption.check)
+        except Interrupted:
+            return False
+    if line:
+        of_run = {"flops": resources.flops.until(done).xlj} | resources.waits.measures()
+        resources.metrics.log(done, line | of_run)
+    run.state, run.line, run.is_measured = state, line, True
+    return True
+
+
+def _print_time_left(run: RunState, resources: Resources, speed: float) -> None:
+    """Prints how long the rest of the run takes.
+
+    Args:
+      speed: tokens per second.
+    """
+    start = resources.start
+    tokens_left = start.schedule.tokens(run.done, start.config.train.steps)
+    if tokens_left and speed and jax.process_index() == 0:
+        time = _in_words(tokens_left / speed)
+        resources.bar.write(
+            f"{time} left: {tokens_left:,.0f} tokens, at {speed:,.0f} tokens per second"
+        )
+
+
+def _training_metrics(run: RunState, resources: Resources) -> dict[str, float]:
+    """Returns the metrics of training, and shows loss and speed on the progress bar."""
+    progress, start = jax.device_get(run.state.progress), resources.start
+    count = max(int(progress.steps_since_log), 1)
+    line = {"train/loss": float(progress.loss / count)}
+    for name, sums in progress.losses.items():
+        if sums.count:
+            line[f"train/{name}/loss"] = float(sums.sum / sums.count)
+            line[f"train/{name}/accuracy"] = float(sums.correct / sums.count)
+    last = run.done - 1
+    line["learning_rate"] = float(start.schedule.learning_rate(last))
+    line["gradient_norm"] = float(progress.gradient_norm / count)
+    line["skipped_steps"] = int(progress.skipped)
+    line |= resources.clock.measures()
+    of_hosts, slow = resources.speeds.measures(run.done, line["time/waiting_share"])
+    line |= of_hosts
+    # At the first line of metrics of this process:
+    if last - last % start.config.train.log_every <= start.done:
+        _print_time_left(run, resources, line["time/tokens_per_second"])
+    shown = [
+        f"loss {line['train/loss']:.3f}",
+        f"{line['time/tokens_per_second']:,.0f} tok/s",
+    ]
+    shown += [slow] if slow else []
+    resources.bar.set_postfix_str(", ".join(shown))
+    return line
+
+
+def _in_words(seconds: float) -> str:
+    """Formats a duration in days, hours, minutes or seconds: the largest unit with at least two."""
+    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"about {seconds / size:,.1f} {name}"
+    return f"about {seconds:,.0f} seconds"

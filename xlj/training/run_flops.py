@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from xlj.config import Config, Model
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.row_records import Field
+from xlj.data.rows.row_kind import Field
+from xlj.data.rows.store import Corpus
 from xlj.objectives import operations
 
 
@@ -50,7 +50,7 @@ class RunFlops:
         A step of the batch warm-up counts as the fraction of its microbatches that have rows.
         """
         phase, counts = next(each for each in reversed(self._phases) if each[0].start <= step)
-        share = phase.microbatches(step) / phase.parts
+        share = phase.microbatches(step) / phase.accumulation_steps
         return Counts(*(share * count for count in counts))
 
     def until(self, step: int) -> Counts:

@@ -9,7 +9,7 @@ import jax
 from jax.sharding import Mesh
 
 from xlj import families
-from xlj.checkpoints import compatibility, damage, reading, stored_models
+from xlj.checkpoints import compatibility, reading, stored_models
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config, ConfigError, Model, checks
@@ -96,7 +96,7 @@ def prepare(
     mesh = meshes.make_mesh(config)
     meshes.check_batches(config, mesh)
     if config.train.damaged_checkpoint == "before":
-        damage.move_damaged(workdir)
+        reading.move_damaged(workdir)
     latest = reading.latest(workdir)
     config = with_dtype(config, latest, mesh)
     models = find_models(config) if latest is None else {}

@@ -15,13 +15,13 @@ from jax.typing import ArrayLike
 from xlj import optimizers
 from xlj.config import Config
 from xlj.contracts.arrays import PyTree
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.io.hashing import name_hash
 from xlj.models import encoder
 from xlj.objectives.objective import LossSums, build_all
 from xlj.optimizers import multipliers
+from xlj.sharding.devices import RULES
 from xlj.sharding.meshes import compiler_options
-from xlj.sharding.rules import RULES
 from xlj.sharding.trees import abstract_like, replicated, shardings
 
 
@@ -61,8 +61,8 @@ class State:
     average: encoder.Params = dataclasses.field(default_factory=dict)
     """The moving average of the parameters; empty without `optimizer.average`."""
 
-    def parts(self) -> dict[str, PyTree]:
-        """Returns the parts of the state, by the names that checkpoints use."""
+    def items(self) -> dict[str, PyTree]:
+        """Returns the items of the state, by the names that checkpoints use."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
@@ -149,13 +149,13 @@ def copy_for_evaluation(state: State) -> Callable[[], State]:
     Returns:
       A function that puts the copy on the devices and returns it as a state.
     """
-    parts = {name: part for name, part in state.parts().items() if name != "optimizer"}
-    where = jax.tree.map(lambda leaf: leaf.sharding, parts)
+    items = {name: part for name, part in state.items().items() if name != "optimizer"}
+    where = jax.tree.map(lambda leaf: leaf.sharding, items)
     if jax.tree.leaves(where)[0].mesh.devices.flat[0].platform == "cpu":
-        copies = jax.jit(lambda parts: jax.tree.map(jnp.copy, parts), out_shardings=where)(parts)
+        copies = jax.jit(lambda items: jax.tree.map(jnp.copy, items), out_shardings=where)(items)
         return lambda: State(optimizer=(), **copies)
     on_host = jax.tree.map(lambda sharding: sharding.with_memory_kind("pinned_host"), where)
-    copies = jax.device_put(parts, on_host)
+    copies = jax.device_put(items, on_host)
     return lambda: State(optimizer=(), **jax.device_put(copies, where))
 
 

@@ -1,4 +1,7 @@
-"""One training step: corrupt, add targets, count, sum gradients over microbatches, update."""
+"""One training step: corrupt, add targets, count, sum gradients over microbatches, update.
+
+Random keys are functions of (seed, purpose, step, row), the same on any number of devices.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -12,16 +15,13 @@ from jax.typing import ArrayLike
 
 from xlj import optimizers
 from xlj.config import Config, Optimizer
+from xlj.io.hashing import name_hash
 from xlj.objectives.objective import Argument, LossSums, Objective, Result, Rows
 from xlj.optimizers import Rates, multipliers
-from xlj.optimizers.averaging import update_average
-from xlj.optimizers.clipping import clip
-from xlj.optimizers.guards import either
+from xlj.optimizers.guards import clip, either, update_average
 from xlj.sharding import devices, trees
-from xlj.sharding.devices import on_mesh
-from xlj.sharding.rules import OTHERS, REPLICATED, RULES
+from xlj.sharding.devices import OTHERS, REPLICATED, RULES, on_mesh
 from xlj.sharding.trees import Params
-from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 
 Batch = Mapping[str, Rows]
@@ -187,22 +187,22 @@ def _loss_of(
 
 
 class Microbatches:
-    """Divides the rows of a step into `parts` equal microbatches; no row changes its device.
+    """Divides the rows of a step into `microbatches` equal microbatches; no row changes its device.
 
     Args:
-      parts: number of microbatches.
+      microbatches: number of microbatches.
       whole: whether each device gathers a whole copy of the shared arguments before it sums
         (`mesh.gather=step`).
       filled: the number of microbatches that have rows, which come first, int32 []; None if all
         have rows. The two cases compile to different programs.
     """
 
-    def __init__(self, parts: int, whole: bool = False, filled: ArrayLike | None = None):
-        self._parts, self._whole, self._filled = parts, whole, filled
+    def __init__(self, count: int, whole: bool = False, filled: ArrayLike | None = None):
+        self._count, self._whole, self._filled = count, whole, filled
 
     def with_filled(self, filled: ArrayLike | None) -> "Microbatches":
         """Returns these microbatches, of which only the first `filled` have rows; None for all."""
-        return Microbatches(self._parts, self._whole, filled)
+        return Microbatches(self._count, self._whole, filled)
 
     def slots(self, rows: int) -> jax.Array:
         """Returns the index of each row in the global batch, int32 [rows]."""
@@ -240,7 +240,7 @@ class Microbatches:
         inputs: object,
     ) -> Result:
         shared, filled = shared_and_filled
-        if self._parts == 1:
+        if self._count == 1:
             return function(*shared, inputs)
 
         def add(sums: Result, part: object) -> tuple[Result, None]:
@@ -250,7 +250,7 @@ class Microbatches:
         shapes = jax.eval_shape(function, *shared, jax.tree.map(lambda x: x[0], split))
         zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
         if filled is None or self._are_unrolled:
-            return jax.lax.scan(add, zeros, split, unroll=devices.unroll_count(self._parts))[0]
+            return jax.lax.scan(add, zeros, split, unroll=devices.unroll_count(self._count))[0]
         return jax.lax.fori_loop(
             0, filled, lambda number, sums: add(sums, _part(split, number))[0], zeros
         )
@@ -261,7 +261,7 @@ class Microbatches:
         Of the microbatches without rows, only one is computed. The others get a copy of its
         results, which no loss counts.
         """
-        if self._parts == 1:
+        if self._count == 1:
             return function(inputs)
 
         # `jax.lax.map` has no argument to unroll it, so this is a scan without a carry.
@@ -270,7 +270,7 @@ class Microbatches:
 
         split = jax.tree.map(self._split, inputs)
         if self._filled is None or self._are_unrolled:
-            results = jax.lax.scan(one, None, split, unroll=devices.unroll_count(self._parts))[1]
+            results = jax.lax.scan(one, None, split, unroll=devices.unroll_count(self._count))[1]
         else:
             results = self._map_filled(function, split, self._filled)
         return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), results)
@@ -281,15 +281,15 @@ class Microbatches:
         """Implements `map` for batches of which only some microbatches have rows.
 
         Args:
-          split: a tree of arrays [parts, rows / parts, ...].
+          split: a tree of arrays [microbatches, rows / microbatches, ...].
           filled: the number of microbatches that have rows, int32 [].
 
         Returns:
-          The results of all microbatches, a tree of arrays [parts, rows / parts, ...].
+          The results, a tree of arrays [microbatches, rows / microbatches, ...].
         """
         shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], split))
         zeros = jax.tree.map(
-            lambda shape: jnp.zeros((self._parts, *shape.shape), shape.dtype), shapes
+            lambda shape: jnp.zeros((self._count, *shape.shape), shape.dtype), shapes
         )
 
         def one(number: jax.Array, results: Result) -> Result:
@@ -297,10 +297,10 @@ class Microbatches:
             return jax.tree.map(lambda x, new: x.at[number].set(new), results, result)
 
         # The last microbatch to compute: the first one without rows, if there is one.
-        last = jnp.minimum(filled, self._parts - 1)
+        last = jnp.minimum(filled, self._count - 1)
         results = jax.lax.fori_loop(0, last + 1, one, zeros)
-        places = jnp.minimum(jnp.arange(self._parts), last)
-        return jax.tree.map(lambda x: x[places], results)
+        indices = jnp.minimum(jnp.arange(self._count), last)
+        return jax.tree.map(lambda x: x[indices], results)
 
     @property
     def _are_unrolled(self) -> bool:
@@ -309,19 +309,19 @@ class Microbatches:
         This is the case on CPUs that share parameters, where collectives in a loop could deadlock
         (`devices.unroll_count`).
         """
-        return devices.unroll_count(self._parts) > 1
+        return devices.unroll_count(self._count) > 1
 
     def _split(self, x: jax.Array) -> jax.Array:
-        """Reshapes [rows, ...] -> [parts, rows / parts, ...].
+        """Reshapes [rows, ...] -> [microbatches, rows / microbatches, ...].
 
-        Part k gets the rows k, k + parts, ..., so each device has rows of every part.
+        Part k gets the rows k, k + microbatches, ..., so each device has rows of every part.
         """
-        x = x.reshape(x.shape[0] // self._parts, self._parts, *x.shape[1:]).swapaxes(0, 1)
+        x = x.reshape(x.shape[0] // self._count, self._count, *x.shape[1:]).swapaxes(0, 1)
         return devices.constrain(x, "microbatches")
 
 
 def _part(split: Argument, number: jax.Array) -> Argument:
-    """Returns microbatch `number` of a tree of arrays [parts, ...]."""
+    """Returns microbatch `number` of a tree of arrays [microbatches, ...]."""
     return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, number, keepdims=False), split)
 
 
@@ -403,3 +403,17 @@ def _advance(
         gradient_norm=plus(progress.gradient_norm, norm),
         losses=totals,
     )
+
+
+def row_rngs(seed: ArrayLike, purpose: str, step: jax.Array | int, slots: jax.Array) -> jax.Array:
+    """Returns a threefry key for each row of a global batch, [rows].
+
+    Args:
+      seed: an integer from 0 to 2^32 - 1.
+      purpose: a name for the use of the keys, e.g. `mmlm/corruption`.
+      step: zero-based, int32 [].
+      slots: the index of each row in the global batch, int32 [rows].
+    """
+    rng = jax.random.key(seed, impl="threefry2x32")  # rbg keys depend on the batch size under vmap
+    rng = jax.random.fold_in(rng, jnp.uint32(name_hash(purpose) & 0xFFFFFFFF))
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(rng, step), slots)

@@ -13,10 +13,8 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config, ConfigError, Optimizer, Transfer, as_tree
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import dictionaries, matched_rows
-from xlj.interop.dictionaries import Dictionary
-from xlj.interop.matched_rows import Matches, share_table
-from xlj.interop.vocabulary_matching import match
+from xlj.interop import vocabulary_matching
+from xlj.interop.vocabulary_matching import Dictionary, Matches, match, share_table
 from xlj.objectives.supervised.head import head_of
 from xlj.objectives.supervised.options import SUPERVISED, recorded_kind, supervised_in
 from xlj.sharding.trees import Params, named_leaves
@@ -168,9 +166,9 @@ def _match_rows(old: jax.Array, new: jax.Array, matches: Matches, config: Config
     everywhere = NamedSharding(new.sharding.mesh, PartitionSpec())  # each host needs all rows
     rows = np.asarray(jax.jit(lambda x: x, out_shardings=everywhere)(old))
     if rows.ndim == 1:
-        matched = matched_rows.match_bias(rows, matches)
+        matched = vocabulary_matching.match_bias(rows, matches)
     else:
-        matched = matched_rows.embeddings(rows, matches, unmatched, init_std, seed)
+        matched = vocabulary_matching.embeddings(rows, matches, unmatched, init_std, seed)
     return jax.make_array_from_callback(new.shape, new.sharding, lambda index: matched[index])
 
 
@@ -201,4 +199,4 @@ def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictio
             f"{source_language} with any of {', '.join(other_languages)}; {{pair}} becomes "
             f"{source_language}-LANGUAGE or LANGUAGE-{source_language}"
         )
-    return dictionaries.load(options.dictionaries, pairs, source_language)
+    return vocabulary_matching.load(options.dictionaries, pairs, source_language)

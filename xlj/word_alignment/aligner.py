@@ -20,8 +20,7 @@ from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
 from xlj.word_alignment import methods
-from xlj.word_alignment.methods import Method, Side
-from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
+from xlj.word_alignment.methods import Batch, Method, Pieces, Rows, Side, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
 
 MAX_PIECES = 8192
@@ -194,7 +193,7 @@ class Aligner:
         for batch, result in in_flight(self._start_batches(pieces, on_device)):
             values = np.asarray(result)
             if match and output != "soft":
-                sides = batch.rows.source_places, batch.rows.target_places
+                sides = batch.rows.source_indices, batch.rows.target_indices
                 links = match(values, *((side >= 0).astype(np.int32) for side in sides))
                 values = links if output == "links" else np.where(links, values, 0)
             if self._threshold and output != "soft":
@@ -250,8 +249,8 @@ def _align_rows(
     hidden = hidden.reshape(len(layers), -1, hidden.shape[-1])
     tokens = rows.tokens.reshape(-1)
     source, target = (
-        Side(hidden[:, places], tokens[places], (places >= 0).astype(jnp.int32))
-        for places in (rows.source_places, rows.target_places)
+        Side(hidden[:, indices], tokens[indices], (indices >= 0).astype(jnp.int32))
+        for indices in (rows.source_indices, rows.target_indices)
     )
     if output == "likelihood":
         return methods.likelihoods(params, model, source, target)

@@ -1,18 +1,77 @@
-"""Reads gold word alignments in their two common formats, and scores links against them."""
+"""Reads gold word alignments in their two common formats, and scores links against them.
+
+The scores are alignment error rate, precision, recall and F1. Also splits tokenised text into
+words.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from xlj.alignment_math import error_rate
-from xlj.alignment_math.error_rate import AlignmentScores, Link
 from xlj.config import ConfigError
 from xlj.io import files
 from xlj.io.quoting import quoted
-from xlj.word_alignment.word_splits import SPLITS
+
+Link = tuple[int, int]
+"""A link: (index of the source word, index of the target word), zero-based."""
+
+
+class AlignmentScores(NamedTuple):
+    """Scores between 0 and 1. A score that would be 0 divided by 0 is 0."""
+
+    aer: float
+    precision: float
+    recall: float
+    f1: float
+
+
+def error_rates(
+    predicted: Sequence[Iterable[Link]],
+    sure: Sequence[Iterable[Link]],
+    possible: Sequence[Iterable[Link]],
+) -> AlignmentScores:
+    """Scores the links of a set of sentence pairs against gold links (Och and Ney, 2003).
+
+    Let A be the predicted links, S the sure gold links, and P the possible gold links, which
+    include S. With counts over the whole set:
+
+    - AER = 1 - (|A & P| + |A & S|) / (|A| + |S|)
+    - precision = |A & P| / |A|
+    - recall = |A & S| / |S|
+    - F1 is the harmonic mean of precision and recall.
+
+    As in XLM-Align's released scorer, |S| includes gold links that no prediction can match, such as
+    links outside a sentence. Repeated links of a pair count once.
+
+    Args:
+      predicted, sure, possible: the links of each sentence pair. `possible` need not repeat the
+        sure links.
+
+    Raises:
+      ValueError: if the arguments have different lengths.
+    """
+    links = in_sure = in_possible = all_sure = 0
+    for of_pair, sure_links, possible_links in zip(predicted, sure, possible, strict=True):
+        of_pair, sure_links = set(of_pair), set(sure_links)
+        links += len(of_pair)
+        all_sure += len(sure_links)
+        in_sure += len(of_pair & sure_links)
+        in_possible += len(of_pair & (sure_links | set(possible_links)))
+    precision, recall = _ratio(in_possible, links), _ratio(in_sure, all_sure)
+    return AlignmentScores(
+        aer=_ratio(links + all_sure - in_possible - in_sure, links + all_sure),
+        precision=precision,
+        recall=recall,
+        f1=_ratio(2 * precision * recall, precision + recall),
+    )
+
+
+def _ratio(part: float, whole: float) -> float:
+    """Returns part / whole, or 0 if `whole` is 0."""
+    return part / whole if whole else 0.0
 
 
 class Gold(NamedTuple):
@@ -104,7 +163,7 @@ def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> AlignmentScores
       links: the predicted links of each pair, int [links, 2], zero-based.
       golds: the gold links of each pair.
     """
-    return error_rate.score(
+    return error_rates(
         [[(i, j) for i, j in of_pair.tolist()] for of_pair in links],
         [gold.sure for gold in golds],
         [gold.possible for gold in golds],
@@ -129,3 +188,14 @@ def _parse_alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:
         link = int(fields[2]), int(fields[3])
         by_id.setdefault(fields[1], []).append((link, fields[4] != "P"))
     return [_make_gold(links, first) for links in by_id.values()]
+
+
+SPLITS: dict[str, Callable[[str], list[str]]] = {
+    "spaces": lambda text: re.findall(r"[^ \t\r\n]+", text),
+    "whitespace": str.split,
+}
+"""Functions that split a sentence into words, by name.
+
+`spaces` splits at ASCII spaces, tabs and line ends, as fast_align and eflomal do, so a word may
+contain a NO-BREAK SPACE. `whitespace` splits at all Unicode whitespace, as Python's `str.split`,
+SimAlign and awesome-align do."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from xlj.config import ConfigError
 from xlj.data.labelled import conll
-from xlj.data.labelled.chunks import CHUNK_TAG, find_chunks
+from xlj.data.labelled.conll import CHUNK_TAG, find_chunks
 from xlj.data.labelled.examples import Words
 from xlj.io.quoting import quoted
 from xlj.word_alignment.aligner import PairLinks

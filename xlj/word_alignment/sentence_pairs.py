@@ -14,8 +14,7 @@ from xlj.io import files, formats, tmx
 from xlj.io.malformed import Malformed, Skipping
 from xlj.io.quoting import quoted, shortened
 from xlj.word_alignment import gold_alignments
-from xlj.word_alignment.gold_alignments import Gold
-from xlj.word_alignment.word_splits import SPLITS
+from xlj.word_alignment.gold_alignments import SPLITS, Gold
 
 
 class Pair(NamedTuple):

@@ -6,7 +6,7 @@ This module imports TensorFlow, so tests call `load` in a separate process.
 import dataclasses
 
 from xlj.config import ConfigError
-from xlj.data.labelled import tfds as reader
+from xlj.data.labelled import task_sources as reader
 
 
 def answer_lists(*answers):

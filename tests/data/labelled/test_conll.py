@@ -4,7 +4,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.config.task import Task
-from xlj.data.labelled import conll, labels
+from xlj.data.labelled import conll, task_sources
 from xlj.data.labelled.examples import Words
 from xlj.tasks.tagging import Tagging
 
@@ -29,7 +29,7 @@ def test_an_error_about_a_word_names_its_line(write):
     with file.open("a") as more:
         more.write("1.1\te" + "\t_" * 8 + "\n2\ty\ty\tNO" + "\t_" * 6 + "\n")
     with pytest.raises(ConfigError, match=r"a\.conll:5: 'NO' of 'y' is not a label of the task"):
-        labels.check(conll.read(file, "en", ()), ("DET",))
+        task_sources.check_labels(conll.read(file, "en", ()), ("DET",))
     file = write("a\tO\nb\tB-PER\n\nc\tO\nd\tNOUN\n")
     with pytest.raises(
         ConfigError, match=r"a\.conll:5: 'NOUN' is not a chunk tag, but task\.metric=chunk_f1"

@@ -9,11 +9,12 @@ import sentencepiece
 from modern_tokenizers import modernbert
 
 from xlj import phrasebook
-from xlj.data.labelled import features, row_store
+from xlj.data.labelled import features
 from xlj.data.labelled.examples import Sentences, Words
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.finetuning import task_data
 
 LINES = [line for line in phrasebook.text_lines("de") if line][:1500]
 LABELS = {"no": 0, "yes": 1}
@@ -83,9 +84,9 @@ def test_words_are_labelled_at_their_first_piece_and_no_word_is_lost(vocabulary)
         examples.append(Words(sentence, tags, f"f:{number}"))
     rows = features.of_words(examples, vocabulary, LABELS, 24)
     word_tags = [(word, tag) for e in examples for word, tag in zip(e.words, e.tags, strict=True)]
-    assert len(rows.places) == len(word_tags) == np.count_nonzero(rows.labels["labels"])
-    assert len({tuple(place) for place in rows.places}) == len(word_tags)
-    for (word, tag), place in zip(word_tags, rows.places, strict=True):
+    assert len(rows.positions) == len(word_tags) == np.count_nonzero(rows.labels["labels"])
+    assert len({tuple(place) for place in rows.positions}) == len(word_tags)
+    for (word, tag), place in zip(word_tags, rows.positions, strict=True):
         row, column = place
         ids = vocabulary.encode_batch([word])[0]
         ids = ids if len(ids) else [UNK]
@@ -96,7 +97,7 @@ def test_words_are_labelled_at_their_first_piece_and_no_word_is_lost(vocabulary)
     # Each sentence begins a new row.
     numbers = np.repeat(np.arange(len(examples)), [len(e.words) for e in examples])
     sentences_of_row = {
-        row: set(numbers[rows.places[:, 0] == row]) for row in range(len(rows.tokens))
+        row: set(numbers[rows.positions[:, 0] == row]) for row in range(len(rows.tokens))
     }
     assert all(len(owners) == 1 for owners in sentences_of_row.values())
 
@@ -117,8 +118,8 @@ def test_the_row_store_has_tokens_and_labels_and_is_reused(vocabulary, tmp_path)
         )
         for language, n in (("de", 20), ("en", 7))
     }  # fmt: skip
-    store = row_store.write(tmp_path, "classification", rows_by_language, vocabulary)
-    reused = row_store.write(tmp_path, "classification", rows_by_language, vocabulary)
+    store = task_data.write(tmp_path, "classification", rows_by_language, vocabulary)
+    reused = task_data.write(tmp_path, "classification", rows_by_language, vocabulary)
     assert store.path == reused.path and len(list(tmp_path.iterdir())) == 1
     assert store.manifest.languages == ["de", "en"]
     for language, rows in rows_by_language.items():
@@ -128,16 +129,16 @@ def test_the_row_store_has_tokens_and_labels_and_is_reused(vocabulary, tmp_path)
         assert actual.keys() == {"tokens", "labels"} and actual["labels"].dtype == np.int32
         assert np.array_equal(actual["tokens"], rows.tokens)
         assert np.array_equal(actual["labels"], rows.labels["labels"])
-    fewer = row_store.write(tmp_path, "classification", {"de": rows_by_language["de"]}, vocabulary)
+    fewer = task_data.write(tmp_path, "classification", {"de": rows_by_language["de"]}, vocabulary)
     assert fewer.path != store.path
 
     # A damaged store names the folder to delete; then the same call writes the store again.
     store.file("classification.de", 0).unlink()
     remedy = f"is missing; delete {store.path} and run the command again"
     with pytest.raises(RowStoreError, match=remedy):
-        row_store.write(tmp_path, "classification", rows_by_language, vocabulary)
+        task_data.write(tmp_path, "classification", rows_by_language, vocabulary)
     shutil.rmtree(store.path)
-    rebuilt = row_store.write(tmp_path, "classification", rows_by_language, vocabulary)
+    rebuilt = task_data.write(tmp_path, "classification", rows_by_language, vocabulary)
     assert rebuilt.manifest == store.manifest
 
 
@@ -147,7 +148,7 @@ def test_a_label_is_at_the_first_piece_that_has_characters(vocabulary):
     assert [vocabulary.pieces[i] for i in ids] == ["\u2581", "<unk>"]
     rows = features.of_words([Words((word,), ("yes",), "f:1")], vocabulary, LABELS, 16)
     labels = rows.labels["labels"][0]
-    assert rows.places.tolist() == [[0, 2]] and labels.nonzero()[0].tolist() == [2]
+    assert rows.positions.tolist() == [[0, 2]] and labels.nonzero()[0].tolist() == [2]
 
 
 def test_words_keep_the_space_before_them():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xlj.config.task import Task
-from xlj.data.labelled import labels, task_sources
+from xlj.data.labelled import task_sources
 
 FOLDER = Path(__file__).parents[3].parent / "shared" / "data"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"there is no real data at {FOLDER}")
@@ -35,7 +35,7 @@ def raw(name):
 def test_every_line_of_a_table_is_an_example(name, columns, expected):
     examples = read(name, "", Task(kind="classification", columns=columns))
     assert len(examples) == raw(name).count("\n") - 1
-    assert len(labels.label_set(examples, ())) == expected
+    assert len(task_sources.label_set(examples, ())) == expected
     assert not any(text.startswith('"') and '""' in text for one in examples for text in one.texts)
 
 
@@ -52,7 +52,7 @@ def test_every_word_of_a_file_with_entities_is_read():
     text = raw("ner/panx/dev.ja.tsv.gz")
     assert sum(len(one.words) for one in examples) == text.count("\t")
     assert sum(one.words.count("#") for one in examples) > 100
-    assert len(labels.label_set(examples, ())) == 7
+    assert len(task_sources.label_set(examples, ())) == 7
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import mocked_tfds
 import pytest
 
 from xlj.config import ConfigError
-from xlj.data.labelled import tfds
+from xlj.data.labelled import task_sources
 from xlj.data.labelled.examples import Words
 from xlj.io.processes import in_child
 
@@ -72,13 +72,13 @@ def test_tagged_words_are_read(output):
 
 
 def test_names_of_sources_are_parsed():
-    assert tfds.parse(UD) == ("universal_dependencies/de_gsd", "dev")
-    assert tfds.parse(UD).example is Words
-    assert [tfds.parse(source).has_all_languages for source in (XNLI, TYDI_QA, XQUAD)] == [
+    assert task_sources.parse(UD) == ("universal_dependencies/de_gsd", "dev")
+    assert task_sources.parse(UD).example is Words
+    assert [task_sources.parse(source).has_all_languages for source in (XNLI, TYDI_QA, XQUAD)] == [
         True,
         True,
         False,
     ]
-    assert not tfds.parse(TYDI_QA_SW).has_all_languages
+    assert not task_sources.parse(TYDI_QA_SW).has_all_languages
     with pytest.raises(ConfigError, match="expected tfds:NAME#SPLIT"):
-        tfds.parse("tfds:xnli")
+        task_sources.parse("tfds:xnli")

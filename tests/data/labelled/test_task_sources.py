@@ -1,4 +1,7 @@
-"""Templates name labelled sources, and each source is read as examples of the task."""
+"""Templates name labelled sources, and each source is read as examples of the task.
+
+Label sets of a task, and errors for examples that do not match them.
+"""
 
 import dataclasses
 import sys
@@ -150,3 +153,56 @@ def test_every_phrasebook_task_is_read_with_places(name):
     assert places[0] == f"phrasebook:{name}/sw#dev:1" and len(set(places)) == len(places) == 500
     if kind == "question_answering":
         assert [example.identity for example in examples] == [f"dev-{i}" for i in range(1, 501)]
+
+
+PAIRS = [Sentences(("a",), "no", "f:1"), Sentences(("b",), "yes", "f:2")]
+WORDS = [Words(("a", "b"), ("X", "O"), "g:1"), Words(("c",), ("O",), "g:4")]
+QUESTIONS = [Question("1", "?", "c", (), "h")]
+
+
+def test_labels_of_training_data_are_sorted_and_configured_labels_keep_their_order():
+    assert task_sources.label_set(reversed(PAIRS), ()) == ("no", "yes")
+    assert task_sources.label_set(WORDS, ()) == ("O", "X")
+    assert task_sources.label_set(PAIRS, ("yes", "maybe", "no")) == ("yes", "maybe", "no")
+    assert task_sources.label_set(QUESTIONS, ()) == ()
+
+
+def test_unknown_labels_are_refused_with_their_place():
+    with pytest.raises(ConfigError, match="f:2: 'yes' is not a label .* has no, yess .*mean yess"):
+        task_sources.label_set(PAIRS, ("no", "yess"))
+    with pytest.raises(
+        ConfigError, match="g:1: 'X' of 'a' is not a label of the task, which has O "
+    ):
+        task_sources.check_labels(WORDS, ("O",))
+    task_sources.check_labels([*WORDS, Words(("c",), None, "g:9")], ("O", "X"))
+
+
+def test_examples_without_labels_cannot_train():
+    for example, missing in (
+        (Sentences(("a",), None, "f:3"), "label"),
+        (Words(("a",), None, "f:3"), "tags"),
+        (Question("1", "?", "c", None, "f:3"), "answers; mark .* with is_impossible"),
+    ):
+        with pytest.raises(ConfigError, match=f"f:3: this example has no {missing}"):
+            task_sources.label_set([example], ())
+    task_sources.require_labels(QUESTIONS)
+
+
+def test_labelled_and_unlabelled_examples_must_not_be_mixed():
+    for examples in (PAIRS, WORDS, QUESTIONS, [Sentences(("a",), None, "f:3")] * 2):
+        task_sources.check_all_or_none(examples)
+    with pytest.raises(
+        ConfigError, match="f:3: this example has no label, but the example at f:1 has; label all"
+    ):
+        task_sources.check_all_or_none([*PAIRS, Sentences(("a",), None, "f:3")])
+    with pytest.raises(
+        ConfigError, match="g:2: this example has no answers, but the example at h has; mark"
+    ):
+        task_sources.check_all_or_none([Question("2", "?", "c", None, "g:2"), *QUESTIONS])
+
+
+def test_a_task_with_only_one_label_is_refused():
+    with pytest.raises(ConfigError, match=r"f:1: 'no' is the only label of the task"):
+        task_sources.label_set(PAIRS[:1], ("no",))
+    with pytest.raises(ConfigError, match="is the only label of the task"):
+        task_sources.label_set(PAIRS[:1], ())

@@ -1,5 +1,8 @@
 """Building rows from text: any number of workers gives the same rows, and held-out lines are not
-trained on. Rows are built in child processes, as in normal use."""
+trained on. Rows are built in child processes, as in normal use.
+
+Also samples of text consist of whole units; train and held-out lines are separated as in rows.
+"""
 
 import dataclasses
 import gzip
@@ -12,7 +15,7 @@ import pytest
 from made_rows import LINES, OBJECTIVES, examples, files, folders, in_this_process
 
 from xlj import phrasebook
-from xlj.config import Config, Data
+from xlj.config import Config, Data, parse
 from xlj.data.rows import building, prepasses
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import report
@@ -273,3 +276,50 @@ def test_rows_of_real_text_are_full_and_have_held_out_lines(tmp_path):
         assert task.held_out.sentences > 100
     chinese = "".join(examples(store, "text.zh", "held_out"))
     assert sum("\u4e00" <= c <= "\u9fff" for c in chinese) > 0.5 * len(chinese)
+
+
+@pytest.fixture
+def sampled(tiny, store):
+    """Returns a function that samples the text of `tiny`."""
+
+    def sample(characters=10**9, most_held_out=10**9, unit_bytes=1 << 25):
+        config = parse(tiny)
+        data = dataclasses.replace(config.data, unit_bytes=unit_bytes)
+        config = dataclasses.replace(config, data=data)
+        request = request_of(config, Vocabulary.load(store.vocabulary_file))
+        return building.sample_text(request, characters, most_held_out)
+
+    return sample
+
+
+def test_a_sample_of_all_text_has_the_lines_of_the_rows(sampled, store, corpus):
+    samples = sampled()
+    for task in store.manifest.tasks:
+        sample = samples[task.name]
+        assert sample.is_whole
+        counts = len(sample.train[0]), len(sample.held_out[0])
+        rows = task.train.sentences, task.held_out.sentences
+        assert counts == rows if task.kind == "text" else counts >= rows  # long pairs are in no row
+        assert len(sample.train) == len(sample.held_out) == len(task.languages)
+    lines = (corpus / "mono/de.txt").read_text("utf-8").split("\n")
+    both = samples["text.de"].train[0] + samples["text.de"].held_out[0]
+    assert sorted(both) == sorted(filter(None, lines))
+    pairs = (corpus / "pairs/en-de.tsv").read_text("utf-8").split("\n")
+    train = samples["pairs.en-de"].train
+    assert set(zip(*train, strict=True)) <= {tuple(line.split("\t")) for line in pairs}
+
+
+def test_a_sample_ends_with_the_unit_that_completes_it(sampled):
+    whole, some = sampled(), sampled(characters=2000, unit_bytes=4096)
+    train, every = some["text.en"].train[0], whole["text.en"].train[0]
+    assert not some["text.en"].is_whole
+    assert set(train) <= set(every)
+    assert 2000 <= sum(map(len, train)) < 2000 + 2 * 4096
+    assert sampled(characters=2000, unit_bytes=4096)["text.en"] == some["text.en"]
+
+
+def test_held_out_lines_are_sampled_and_keep_their_order(sampled):
+    every, some = sampled()["text.en"].held_out[0], sampled(most_held_out=9)["text.en"].held_out[0]
+    assert len(some) == 9 < len(every)
+    assert some == [line for line in every if line in some]
+    assert some != every[:9]

@@ -13,10 +13,10 @@ import pytest
 from xlj import config as schema
 from xlj.config import ConfigError, objectives, parse, row_kinds
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
 from xlj.data.rows.report import report
 from xlj.data.rows.request import request_of
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import loop, metrics, start
@@ -28,11 +28,11 @@ import jax.numpy as jnp
 import numpy as np
 from xlj.config import Options, register
 from xlj.data.rows import packing
-from xlj.data.rows.row_records import Field
+from xlj.data.rows.row_kind import Field
 from xlj.data.rows.row_kind import Packed, RowKind
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
-from xlj.models.example_vectors import (average_rows)
+from xlj.models.segments import (average_rows)
 from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.models.segments import whole_examples
 

@@ -8,13 +8,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xlj.config import max_pairs, row_kinds
-from xlj.data.ragged import Ragged
-from xlj.data.rows import packing, row_records
+from xlj.data.rows import packing
 from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.rows.kinds.pairs import Pairs
 from xlj.data.rows.kinds.sentences import Sentences
 from xlj.data.rows.kinds.text import Text
-from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.rows.row_kind import count_rows
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 
 DTYPE = np.dtype("<u2")
 MASK = 60_000
@@ -181,7 +181,7 @@ def test_pairs_are_recovered_unchanged_from_rows_and_repacked_rows(kind, sizes, 
         sorted(zip(*map(parts, row_kind.unpack(r)), strict=True)) for r in (rows, some, few)
     )
     assert pairs == expected and some_pairs == few_pairs
-    assert row_records.count(few) <= row_records.count(some)
+    assert count_rows(few) <= count_rows(some)
 
 
 @given(st.lists(st.integers(1, 40), max_size=30), LENGTHS)

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from xlj.data.rows.row_records import Field, to_records
+from xlj.data.rows.row_kind import Field, to_records
 from xlj.data.rows.store import (
     Manifest,
     RowStore,

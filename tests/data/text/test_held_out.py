@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from xlj.data.text import hash_sets, held_out
+from xlj.data.text import held_out
 from xlj.data.text.cleaning import HASHES, clean, line_hashes
 from xlj.data.text.held_out import Rule
 
@@ -52,7 +52,7 @@ def rules(tasks, folder) -> dict[str, Rule]:
                 for name in {*languages[:deciding], *languages[deciding + 1 :]}:
                     companions[name].append(part_hashes)
     assert not companions["en"]
-    return {name: Rule(SHARE, hash_sets.write(folder, parts)) for name, parts in companions.items()}
+    return {name: Rule(SHARE, held_out.write(folder, parts)) for name, parts in companions.items()}
 
 
 def outcomes(tasks, by_language):

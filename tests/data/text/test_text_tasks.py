@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from xlj.config import ConfigError
-from xlj.data.text import hash_sets
+from xlj.data.text import held_out
 from xlj.data.text.cleaning import clean, line_hashes
 from xlj.data.text.text_tasks import describe_unused_files, text_tasks
 from xlj.data.text.text_units import ReadOptions, UnitReader, read_excluded_lines
@@ -283,7 +283,7 @@ def test_filtered_and_excluded_lines_are_dropped_and_counted(config, write, tmp_
         pairs=("en-de",), parallel=("@{pair}.tsv",), exclude=(f"{tmp_path}/eval.tsv",)
     ).data
     (task,) = text_tasks(data)
-    excluded = hash_sets.write(tmp_path, map(line_hashes, read_excluded_lines(data)))
+    excluded = held_out.write(tmp_path, map(line_hashes, read_excluded_lines(data)))
     reader = UnitReader(task.units(99)[0], 0, ReadOptions("error", "own_filter:short", excluded))
     (chunk,) = reader.chunks()
     assert list(zip(*chunk.columns, strict=True)) == [("a", "b"), ("same", "same")]

@@ -11,8 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from made_tokenizers import LINES, TOKENIZERS
 
-from xlj.data.tokenizer import spans
-from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.data.tokenizer.vocabulary import Vocabulary, tidy_spans
 
 ODD = (
     "", " ", "\t\n", "a", "  a   b  ", "a\u00a0b\u3000c ", "\u3000漢\u3000字", "\u200ba\u200b b",
@@ -117,7 +116,7 @@ def test_tidy_corrects_the_spans_that_a_tokenizer_reports():
     as_reported = [(1, 4), (4, 5), (4, 5), (5, 7), (6, 7), (0, 1), (0, 0), (0, 1)]
     markers = np.array([False, False, True, False, False, True, False, False])
     expected = [(2, 4), (5, 5), (4, 4), (5, 6), (7, 7), (0, 0), (0, 1), (0, 1)]
-    actual = spans.tidy(lines, np.array([5, 0, 3]), np.array(as_reported, np.int32), markers)
+    actual = tidy_spans(lines, np.array([5, 0, 3]), np.array(as_reported, np.int32), markers)
     assert actual.dtype == np.int32 and actual.tolist() == [list(span) for span in expected]
 
 
@@ -150,5 +149,5 @@ def tidied(line, pieces):
 def test_tidy_equals_a_loop(lines):
     every = np.array([piece for _, pieces in lines for piece in pieces], np.int32).reshape(-1, 3)
     lengths = np.array([len(pieces) for _, pieces in lines], np.int64)
-    actual = spans.tidy([line for line, _ in lines], lengths, every[:, :2], every[:, 2] == 1)
+    actual = tidy_spans([line for line, _ in lines], lengths, every[:, :2], every[:, 2] == 1)
     assert [*map(tuple, actual.tolist())] == [span for line in lines for span in tidied(*line)]

@@ -1,6 +1,11 @@
-"""Vocabularies have XLM-R's layout and balanced languages, and errors name the reason."""
+"""Vocabularies have XLM-R's layout and balanced languages, and errors name the reason.
+
+Fertility counts words, pieces and unknown pieces.
+"""
 
 import io
+import itertools
+import math
 import random
 
 import numpy as np
@@ -9,10 +14,11 @@ import sentencepiece
 from decoding import decode
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
+from xlj import phrasebook
 from xlj.config import ConfigError
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import UNK
-from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
 
 
 def words(seed: int, count: int, letters: str = "abcdefghijklmnoprstuvwz") -> list[str]:
@@ -187,3 +193,23 @@ def test_lines_are_encoded_as_sentencepiece_does(vocabulary, lines):
         assert actual.lengths.tolist() == [len(ids) for ids in expected]
         flat = [n + 1 if n else UNK for ids in expected for n in ids]
         assert actual.ids.tolist() == flat
+
+
+def test_words_pieces_and_unknown_pieces_are_counted():
+    lines = {"en": list(itertools.islice(phrasebook.text_lines("en"), 300))}
+    vocabulary = Vocabulary(vocabulary_training.train(lines, {"en": 1}, 200, 1.0))
+    text = ["the cook opens the door", "Ж 我们今天", ""]
+    counts = measure_fertility(vocabulary, text)
+    pieces = [len(ids) for ids in vocabulary.encode_batch(text)]
+    assert counts.words == 5 + 3
+    assert counts.pieces == sum(pieces)
+    assert counts.unknown == 2  # runs of unknown characters
+    assert counts.pieces_per_word == sum(pieces) / 8
+    assert counts.unknown_share == 2 / sum(pieces)
+
+
+def test_no_text_has_no_fertility():
+    vocabulary = Vocabulary(vocabulary_training.train({"en": ["a b c"] * 9}, {"en": 1}, 9, 1.0))
+    counts = measure_fertility(vocabulary, [])
+    assert math.isnan(counts.pieces_per_word)
+    assert counts.unknown_share == 0

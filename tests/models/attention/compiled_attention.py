@@ -21,11 +21,9 @@ from xlj.config import ConfigError  # noqa: E402
 from xlj.models import dropout  # noqa: E402
 from xlj.models.attention import kernels, tpu, triton  # noqa: E402
 from xlj.models.attention.interface import Mask, Operands, Request  # noqa: E402
-from xlj.models.position_bias import bias_tiles  # noqa: E402
-from xlj.sharding.devices import on_mesh  # noqa: E402
-from xlj.sharding.rules import AXES, REPLICATED, ROWS  # noqa: E402
-from xlj.tools.planning.hlo import Program  # noqa: E402
-from xlj.tools.planning.kernel_costs import stated_costs  # noqa: E402
+from xlj.models.rotary import bias_tiles  # noqa: E402
+from xlj.sharding.devices import AXES, REPLICATED, ROWS, on_mesh  # noqa: E402
+from xlj.tools.planning.hlo import Program, stated_costs  # noqa: E402
 from xlj.tools.planning.products import products  # noqa: E402
 
 ROWS_PER_DEVICE, HEADS = 2, 4

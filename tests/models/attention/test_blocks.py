@@ -156,7 +156,7 @@ def test_dropout_in_blocks_equals_dropout_of_the_same_pairs():
     length, block, rate = 10, 4, 0.5
     square = dropout.drop(jnp.ones((ROWS, HEADS, length, length)), seeds_of(rate), rate)
     ones = jnp.ones((ROWS, HEADS, 3, block, 3 * block))
-    places = blocks._places(length, block)
+    places = blocks._positions(length, block)
     actual = np.asarray(tiles.drop(ones, seeds_of(rate), *places, rate))
     for query, key in np.ndindex(length, length):
         part, place = divmod(query, block)

@@ -14,7 +14,7 @@ from xlj.config import Model
 from xlj.models import encoder
 from xlj.models.attention import kernels, tpu, triton
 from xlj.models.attention.interface import Mask, Operands
-from xlj.sharding import devices, rules
+from xlj.sharding import devices
 
 LENGTH = 384  # a multiple of every block; no other axis is as long
 KERNELS = {
@@ -32,7 +32,7 @@ DEVICES = {
 
 def lowered(target, shape=(1, 1), **options):
     types = (AxisType.Auto,) * 2
-    mesh = AbstractMesh(shape, rules.AXES, types, abstract_device=DEVICES[target])
+    mesh = AbstractMesh(shape, devices.AXES, types, abstract_device=DEVICES[target])
     options = {"hidden": 128, "dtype": "bfloat16"} | options
     model = Model(
         layers=2, heads=2, intermediate=192, positions=LENGTH + 2, dropout=0.1,
@@ -82,7 +82,7 @@ def test_attention_in_a_window_uses_the_same_kernels(target):
     """Kernels with a window can be lowered, so the mask of the window has no unsupported
     operation."""
     types = (AxisType.Auto,) * 2
-    mesh = AbstractMesh((1, 1), rules.AXES, types, abstract_device=DEVICES[target])
+    mesh = AbstractMesh((1, 1), devices.AXES, types, abstract_device=DEVICES[target])
     heads = jax.ShapeDtypeStruct((4, LENGTH, 2, 64), jnp.bfloat16)
     ids = jax.ShapeDtypeStruct((4, LENGTH), jnp.int32)
     fused = kernels.Fused({"cuda": triton, "tpu": tpu}[target])

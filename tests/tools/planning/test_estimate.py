@@ -6,8 +6,7 @@ import pytest
 from xlj.models.attention.interface import Cost
 from xlj.tools.planning.chips import CHIPS, LAUNCH, SHARES
 from xlj.tools.planning.estimate import Work, work
-from xlj.tools.planning.hlo import Program
-from xlj.tools.planning.kernel_costs import Call
+from xlj.tools.planning.hlo import Call, Program
 
 KINDS = "products", "attention", "vocabulary", "memory", "launches"
 """The measured steps had separate kernels for the vocabulary's logits; these are products now."""

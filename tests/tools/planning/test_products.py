@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from xlj.models.attention.interface import Cost
-from xlj.tools.planning.hlo import Program
-from xlj.tools.planning.kernel_costs import Call
+from xlj.tools.planning.hlo import Call, Program
 from xlj.tools.planning.products import products
 
 

@@ -32,7 +32,7 @@ class Example:
         raise NotImplementedError
 
     @property
-    def parts(self) -> int:
+    def text_count(self) -> int:
         """Number of texts, if all examples of a file must have the same number; else 0."""
         return 0
 
@@ -65,7 +65,7 @@ class Sentences(Example):
         return None if self.label is None else (self.label,)
 
     @property
-    def parts(self) -> int:
+    def text_count(self) -> int:
         """Number of sentences: one or two."""
         return len(self.texts)
 

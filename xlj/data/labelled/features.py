@@ -32,11 +32,11 @@ class WordFeatures(Features):
     """Sentences of tagged words as rows.
 
     Attributes:
-      places: row and column of the piece that has the label of each word, int32 [words, 2], for the
-        words of all sentences in order.
+      positions: row and column of the piece that has the label of each word, int32 [words, 2], for
+        the words of all sentences in order.
     """
 
-    places: np.ndarray
+    positions: np.ndarray
 
 
 def of_sentences(
@@ -124,7 +124,7 @@ def of_words(
     }
     marks = set(vocabulary.marks.tolist())
     rows: list[list[np.ndarray]] = []
-    places: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     cut = 0
     for example in examples:
         used = length  # each sentence starts a new row
@@ -135,15 +135,15 @@ def of_words(
                 rows.append([])
                 used = 0
             skips_mark = len(ids) > 1 and int(ids[0]) in marks
-            places.append((len(rows) - 1, used + 1 + skips_mark))
+            positions.append((len(rows) - 1, used + 1 + skips_mark))
             rows[-1].append(ids)
             used += len(ids)
     tokens = np.full((len(rows), length), PAD, np.int32)
     numbers = np.zeros_like(tokens)
-    for row, parts in enumerate(rows):
-        ids = np.concatenate(parts)
+    for row, sequences in enumerate(rows):
+        ids = np.concatenate(sequences)
         tokens[row, 0], tokens[row, 1 : len(ids) + 1], tokens[row, len(ids) + 1] = BOS, ids, EOS
-    row_and_column = np.array(places, np.int32).reshape(-1, 2)
+    row_and_column = np.array(positions, np.int32).reshape(-1, 2)
     tags = itertools.chain.from_iterable(e.tags or [None] * len(e.words) for e in examples)
     values = [0 if tag is None else 1 + labels[tag] for tag in tags]
     numbers[row_and_column[:, 0], row_and_column[:, 1]] = values

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlj.config import ConfigError, tasks
-from xlj.config.task import Task
+from xlj.config import ConfigError
+from xlj.config.task import Task, load
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -224,7 +224,7 @@ def find(kind: str) -> TaskKind:
       ConfigError: if the name is unknown, the module cannot be imported, or the function returns
         another type.
     """
-    task_kind = tasks.load(kind)
+    task_kind = load(kind)
     if not isinstance(task_kind, TaskKind):
         raise ConfigError(
             f"task.kind={kind}: the function must return a TaskKind, not a "

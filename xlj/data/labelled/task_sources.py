@@ -1,17 +1,25 @@
-"""Finds labelled sources by the templates of a config, and reads their examples."""
+"""Finds labelled sources by the templates of a config, and reads their examples.
+
+Also determines the labels of a task, and refuses examples whose labels do not fit.
+
+Also reads labelled examples of TensorFlow Datasets (TFDS); a child process imports TensorFlow.
+"""
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from xlj.config import ConfigError
-from xlj.config.task import Task
-from xlj.config.tasks import KINDS
-from xlj.data.labelled import kind, labels, tfds
+from xlj.config.fields import suggestion
+from xlj.config.task import KINDS, Task
+from xlj.data.labelled import kind, squad
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
 from xlj.data.text.templates import match
 from xlj.io import storage
-from xlj.io.quiet import require
+from xlj.io.processes import in_child
+from xlj.io.quiet import import_quietly, require
+from xlj.io.quoting import quoted
 from xlj.io.storage import to_path
 from xlj.phrasebook import LANGUAGES, labelled
 from xlj.phrasebook.labelled.examples import LabelledTexts, TaggedWords
@@ -49,7 +57,7 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
         {language: {"language": language} for language in languages},
         "languages",
         lambda source, language: [source] if _exists(source, language, task) else [],
-        lambda template: template.startswith("tfds:") and tfds.parse(template).has_all_languages,
+        lambda template: template.startswith("tfds:") and parse(template).has_all_languages,
     )
     if problems:
         raise ConfigError("\n".join(problems))
@@ -73,13 +81,13 @@ def read(source: str, language: str, task: Task) -> list[Example]:
     if not examples:
         raise ConfigError(f"{source} contains no examples; check the file or the split")
     if task.labels:
-        labels.check(examples, task.labels)
+        check_labels(examples, task.labels)
     return examples
 
 
 def _read(source: str, language: str, task: Task) -> Sequence[Example]:
     if source.startswith("tfds:"):
-        return tfds.read(source, language, task.misplaced)
+        return read_tfds(source, language, task.misplaced)
     if source.startswith("phrasebook:"):
         name, split = _parse_phrasebook(source, task)
         return list(_read_phrasebook(name, language, split))
@@ -89,7 +97,7 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
 def _exists(source: str, language: str, task: Task) -> bool:
     """Whether a source has a language, as far as this is known without reading the source."""
     if source.startswith("tfds:"):
-        _check_type(source, tfds.parse(source).example, task)
+        _check_type(source, parse(source).example, task)
         return True
     if source.startswith("phrasebook:"):
         _parse_phrasebook(source, task)
@@ -99,14 +107,14 @@ def _exists(source: str, language: str, task: Task) -> bool:
 
 def _parse_phrasebook(source: str, task: Task) -> tuple[str, str]:
     """Returns TASK and SPLIT of a source `phrasebook:TASK/LANGUAGE#SPLIT`."""
-    parts = re.fullmatch(r"phrasebook:([^/#]+)/[^/#]+#(.+)", source)
-    if not parts or parts[1] not in PHRASEBOOK or parts[2] not in SPLITS:
+    match = re.fullmatch(r"phrasebook:([^/#]+)/[^/#]+#(.+)", source)
+    if not match or match[1] not in PHRASEBOOK or match[2] not in SPLITS:
         raise ConfigError(
             f"{source}: expected phrasebook:TASK/{{language}}#SPLIT; TASK is one of "
             f"{', '.join(PHRASEBOOK)}, and SPLIT is one of {', '.join(SPLITS)}"
         )
-    _check_type(source, PHRASEBOOK[parts[1]], task)
-    return parts[1], parts[2]
+    _check_type(source, PHRASEBOOK[match[1]], task)
+    return match[1], match[2]
 
 
 def _read_phrasebook(name: str, language: str, split: str) -> Iterator[Example]:
@@ -129,3 +137,281 @@ def _check_type(source: str, example: type[Example], task: Task) -> None:
             f"{source} has examples of task.kind={' or '.join(kinds)}, not {task.kind}; set "
             "task.kind, or name another source"
         )
+
+
+def label_set(training: Iterable[Example], named: Sequence[str]) -> tuple[str, ...]:
+    """Returns the labels or tags of a task, in the order of their indices.
+
+    The result is empty if the task has no labels, as for question answering.
+
+    Args:
+      training: the training examples.
+      named: the labels that the config names. If empty, the labels of the training examples are
+        used, sorted.
+
+    Raises:
+      ConfigError: if a training example has no label or a label that is not in `named`, or if there
+        is only one label.
+    """
+    training = list(training)
+    require_labels(training)
+    if named:
+        check_labels(training, named)
+    labels = named or sorted({label for example in training for label in example.labels or ()})
+    if len(labels) == 1:
+        raise ConfigError(
+            f"{training[0].where}: {quoted(labels[0])} is the only label of the task, so there is "
+            "nothing to learn; check task.columns"
+        )
+    return tuple(labels)
+
+
+def require_labels(examples: Iterable[Example]) -> None:
+    """Checks that all examples are labelled; of a question, the answers must be known.
+
+    Raises:
+      ConfigError: on the first unlabelled example; the message names its place.
+    """
+    for example in examples:
+        if example.labels is None:
+            hint = example.hint or "check task.columns"
+            raise ConfigError(f"{example.where}: this example has no {example.what}; {hint}")
+
+
+def check_all_or_none(examples: Iterable[Example]) -> None:
+    """Checks that either all examples are labelled or no example is.
+
+    Raises:
+      ConfigError: if only some examples are labelled; the message names the place of the first
+        unlabelled example.
+    """
+    first_examples: dict[bool, Example] = {}
+    for example in examples:
+        first_examples.setdefault(example.labels is None, example)
+    if len(first_examples) == 2:
+        unlabelled, labelled = first_examples[True], first_examples[False]
+        hint = unlabelled.hint or "label all examples of a language, or none"
+        raise ConfigError(
+            f"{unlabelled.where}: this example has no {unlabelled.what}, but the example at "
+            f"{labelled.where} has; {hint}"
+        )
+
+
+def check_labels(examples: Iterable[Example], labels: Sequence[str]) -> None:
+    """Checks that all labels and tags of examples are in `labels`; accepts unlabelled examples.
+
+    Raises:
+      ConfigError: on the first label that is not in `labels`; the message names its place.
+    """
+    known = set(labels)
+    for example in examples:
+        example_labels = example.labels or ()
+        if known.issuperset(example_labels):
+            continue
+        index, label = next(item for item in enumerate(example_labels) if item[1] not in known)
+        part = example.part_of(index)
+        of_part = f" of {quoted(part)}" if part else ""
+        raise ConfigError(
+            f"{example.place_of(index)}: {quoted(label)}{of_part} is not a label of the task, "
+            f"which has {', '.join(labels)} (task.labels, or the labels of the training data)"
+            f"{suggestion(label, labels)}"
+        )
+
+
+TYDI_QA = {
+    "ar": "arabic",
+    "bn": "bengali",
+    "en": "english",
+    "fi": "finnish",
+    "id": "indonesian",
+    "ko": "korean",
+    "ru": "russian",
+    "sw": "swahili",
+    "te": "telugu",
+}
+"""The language names that begin the ids of questions in TyDiQA-GoldP, by language code."""
+
+Row = Mapping[str, Any]
+"""An example of TFDS: NumPy arrays and scalars, bytes, or nested mappings, by feature name."""
+
+
+class ClassNames(Protocol):
+    """A feature of TFDS whose values are numbers of classes; `names` has the name of each class."""
+
+    names: Sequence[str]
+
+
+class TagNames(ClassNames, Protocol):
+    """A feature of TFDS: classes, or a sequence whose elements are described by `feature`."""
+
+    feature: ClassNames
+
+
+Labels = Mapping[str, TagNames]
+"""The features of a dataset by name, with the attributes that this module uses."""
+
+
+class Name(NamedTuple):
+    """The parts of a source `tfds:NAME[/CONFIG]#SPLIT`.
+
+    Attributes:
+      dataset: NAME, or NAME/CONFIG.
+      split: SPLIT.
+    """
+
+    dataset: str
+    split: str
+
+    @property
+    def base(self) -> str:
+        """The name of the dataset without the config."""
+        return self.dataset.partition("/")[0]
+
+    @property
+    def example(self) -> type[Example]:
+        """The type of the examples of the dataset."""
+        return _DATASETS[self.base][0]
+
+    @property
+    def has_all_languages(self) -> bool:
+        """Whether the split has the examples of all languages.
+
+        In XNLI, each example contains all languages. In TyDiQA, ids of questions begin with the
+        name of the language.
+        """
+        splits = {"xnli": (self.split,), "tydi_qa": ("train", "validation")}
+        return self.split in splits.get(self.base, ())
+
+
+def parse(source: str) -> Name:
+    """Parses a source `tfds:NAME[/CONFIG]#SPLIT`.
+
+    Raises:
+      ConfigError: if the source has another form, or the dataset is not supported.
+    """
+    match = re.fullmatch(r"tfds:(([^/#]+)(?:/[^#]+)?)#(.+)", source)
+    if not match:
+        raise ConfigError(f"{source}: expected tfds:NAME#SPLIT or tfds:NAME/CONFIG#SPLIT")
+    if match[2] not in _DATASETS:
+        raise ConfigError(
+            f"{source}: the supported labelled datasets of TFDS are {', '.join(_DATASETS)}; write "
+            "other datasets to files"
+        )
+    return Name(match[1], match[3])
+
+
+def read_tfds(source: str, language: str, misplaced: str = "error") -> list[Example]:
+    """Reads the examples of a source in one language, in order, in a spawned process.
+
+    Args:
+      source: `tfds:NAME[/CONFIG]#SPLIT`.
+      language: code of the language.
+      misplaced: `error`, `find` or `skip`: what to do with an answer that is not at its
+        `answer_start` (`squad.read` describes the policies).
+
+    Raises:
+      ConfigError: if TFDS cannot load the dataset, the dataset does not have the language, or an
+        example is invalid.
+    """
+    parse(source)
+    return in_child(f"reading {source}", load, source, language, misplaced)
+
+
+def load(source: str, language: str, misplaced: str = "error") -> list[Example]:
+    """Reads the examples of `read_tfds`, but in this process, which then imports TensorFlow."""
+    name = parse(source)
+    to_example = _DATASETS[name.base][1]
+    ids_have_languages = name.base == "tydi_qa" and name.has_all_languages
+    if ids_have_languages and language not in TYDI_QA:
+        raise ConfigError(f"{source}: TyDiQA has no {language}; it has {', '.join(TYDI_QA)}")
+    tfds = import_quietly("tensorflow_datasets", source)
+    try:
+        dataset, info = tfds.load(
+            name.dataset, split=name.split, shuffle_files=False, with_info=True
+        )
+    except Exception as error:  # TFDS raises many types of errors
+        raise ConfigError(f"{source}: TFDS cannot load it ({error})") from error
+    examples, policy = list[Example](), squad.MisplacedAnswerPolicy(misplaced)
+    for number, row in enumerate(tfds.as_numpy(dataset), 1):
+        example = to_example(row, info.features, language, f"{source}, example {number}")
+        corrected = policy.apply(example) if isinstance(example, Question) else example
+        examples += [corrected] if corrected else []
+    policy.report(source)
+    if ids_have_languages:
+        prefix = f"{TYDI_QA[language]}-"
+        examples = [
+            e for e in examples if isinstance(e, Question) and e.identity.startswith(prefix)
+        ]
+    questions = [example for example in examples if isinstance(example, Question)]
+    return [*squad.make_ids_unique(questions)] if questions else examples
+
+
+def _from_xnli(row: Row, features: Labels, language: str, place: str) -> Sentences:
+    """Converts an example of XNLI, which contains a premise and a hypothesis in all languages."""
+    premise = row["premise"].get(language)
+    languages = [name.decode() for name in row["hypothesis"]["language"]]
+    if premise is None or language not in languages:
+        raise ConfigError(
+            f"{place}: no language {language}; the example has {', '.join(languages)}"
+        )
+    hypothesis = row["hypothesis"]["translation"][languages.index(language)]
+    return _to_pair(premise, hypothesis, features, row, place)
+
+
+def _from_paws_x(row: Row, features: Labels, language: str, place: str) -> Sentences:
+    return _to_pair(row["sentence1"], row["sentence2"], features, row, place)
+
+
+def _to_question(row: Row, features: Labels, language: str, place: str) -> Question:
+    texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
+    answers = zip(texts, starts, strict=True)
+    identity, question, context = (row[key].decode() for key in ("id", "question", "context"))
+    decoded = tuple((text.decode(), int(start)) for text, start in answers)
+    return Question(identity, question, context, decoded, place)
+
+
+def _from_wikiann(row: Row, features: Labels, language: str, place: str) -> Words:
+    return _to_words(row["tokens"], row["tags"], features["tags"].feature, place)
+
+
+def _from_universal_dependencies(row: Row, features: Labels, language: str, place: str) -> Words:
+    """Converts a sentence; drops multiword tokens (tag `_`), whose words follow as tokens."""
+    names = features["upos"].feature
+    indices = [index for index, tag in enumerate(row["upos"]) if _class_name(names, tag) != "_"]
+    tokens, tags = row["tokens"], row["upos"]
+    return _to_words([tokens[i] for i in indices], [tags[i] for i in indices], names, place)
+
+
+def _to_pair(first: bytes, second: bytes, features: Labels, row: Row, place: str) -> Sentences:
+    return Sentences(
+        (first.decode(), second.decode()), _class_name(features["label"], row["label"]), place
+    )
+
+
+def _to_words(
+    tokens: Sequence[bytes], tags: Sequence[int], feature: ClassNames, place: str
+) -> Words:
+    words = tuple(map(bytes.decode, tokens))
+    names = [_class_name(feature, tag) for tag in tags]
+    if not words or not all(words) or len(words) != len(names):
+        raise ConfigError(
+            f"{place}: each word needs a tag and no word may be empty, but the words are {words} "
+            f"and the tags are {names}"
+        )
+    return Words(words, None if None in names else tuple(name or "" for name in names), place)
+
+
+def _class_name(feature: ClassNames, index: int) -> str | None:
+    """Returns the name of a class; None for -1, which TFDS writes if the class is unknown."""
+    return feature.names[index] if index >= 0 else None
+
+
+_DATASETS: dict[str, tuple[type[Example], Callable[[Row, Labels, str, str], Example]]] = {
+    "mlqa": (Question, _to_question),
+    "paws_x_wiki": (Sentences, _from_paws_x),
+    "tydi_qa": (Question, _to_question),
+    "universal_dependencies": (Words, _from_universal_dependencies),
+    "wikiann": (Words, _from_wikiann),
+    "xnli": (Sentences, _from_xnli),
+    "xquad": (Question, _to_question),
+}

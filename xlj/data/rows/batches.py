@@ -1,16 +1,20 @@
-"""Reads the batch of each step from a row store."""
+"""Reads the batch of each step from a row store.
+
+Also reads ranges of consecutive rows from storage, ahead of the batches that use them.
+"""
 
 import sys
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from xlj.config import Config, ConfigError
-from xlj.data.rows import mixture, row_records
-from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.draws import Sampler, SamplingPhase
-from xlj.data.rows.fetching import Fetcher
-from xlj.data.rows.row_records import Field, Rows
-from xlj.data.rows.store import RowStore, RowStoreError
+from xlj.data.rows import row_kind
+from xlj.data.rows.draws import Sampler, SamplingPhase, count_draws, select_tasks
+from xlj.data.rows.row_kind import Field, Rows
+from xlj.data.rows.store import Corpus, RowStore, RowStoreError
 
 
 class Batches:
@@ -45,7 +49,7 @@ class Batches:
             tasks = [task for task in store.tasks(options.rows_name) if task.train.rows]
             phases = []
             for phase, active in zip(config.schedule, config.objectives_by_phase, strict=True):
-                tasks_of_phase = mixture.select_tasks(store, options, phase.config)
+                tasks_of_phase = select_tasks(store, options, phase.config)
                 rows = active[name].batch_size if name in active else 0
                 if rows and not tasks_of_phase:
                     in_phase = f" in phase {phase.name}" * bool(phase.name)
@@ -54,13 +58,15 @@ class Batches:
                         f"of kind {options.rows_name} for it; prepare rows with this config, or "
                         f"set objectives.{name}.batch_size=0"
                     )
-                draws_by_task = mixture.count_draws(store, options, phase.config) if rows else {}
+                draws_by_task = count_draws(store, options, phase.config) if rows else {}
                 counts = tuple(draws_by_task.get(task.name, 0) for task in tasks)
                 if rows:
                     self._lengths[name, phase.start] = tasks_of_phase[0].length
                     self._fields[name, phase.start] = tasks_of_phase[0].fields
                 sizes = phase.batch_sizes.ranges()
-                batches = tuple((first, size * rows // phase.parts) for first, size in sizes)
+                batches = tuple(
+                    (first, size * rows // phase.accumulation_steps) for first, size in sizes
+                )
                 phases.append(SamplingPhase(phase.start, batches, counts))
             self._streams[name] = Sampler(
                 name,
@@ -88,7 +94,7 @@ class Batches:
     def tokens(self, objective: str, rows: Rows) -> int:
         """Counts the token ids in rows of an objective, without padding."""
         fields = self.store.tasks(self._options[objective].rows_name)[0].fields
-        return row_records.count_tokens(rows, fields)
+        return row_kind.count_tokens(rows, fields)
 
     def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
         """Returns which rows fill some slots of the batch of a step.
@@ -121,9 +127,9 @@ class Batches:
           index of the slot in `slots`.
         """
         phase = self._config.phase_at(step)
-        microbatches, parts = phase.microbatches(step), phase.parts
-        filled = np.flatnonzero(slots % parts < microbatches)
-        return slots[filled] // parts * microbatches + slots[filled] % parts, filled
+        microbatches, full = phase.microbatches(step), phase.accumulation_steps
+        filled = np.flatnonzero(slots % full < microbatches)
+        return slots[filled] // full * microbatches + slots[filled] % full, filled
 
     def read(self, objective: str, step: int, slots: np.ndarray) -> Rows:
         """Reads some slots of the batch of a step.
@@ -145,13 +151,13 @@ class Batches:
         stream = self._streams[objective]
         places, filled = self._places(step, slots)
         draws = stream.draw(step, places)
-        batch = row_records.empty(self.fields(objective, step), len(slots))
+        batch = row_kind.empty(self.fields(objective, step), len(slots))
         self._fetcher.prefetch([stream.tasks[t] for t in draws.tasks], draws.rows, draws.ahead)
         for task in np.unique(draws.tasks):
             indices, name = np.flatnonzero(draws.tasks == task), stream.tasks[task]
             rows = draws.rows[indices]
             found = self._fetcher.read(name, rows, draws.ahead[indices])
-            damaged = row_records.find_damaged(found)
+            damaged = row_kind.find_damaged(found)
             for bad in damaged:
                 damage = self.store.damage(name, "train", int(rows[bad]))
                 if not self._pads:
@@ -163,7 +169,96 @@ class Batches:
                 )
             if damaged.size:
                 found, indices = np.delete(found, damaged), np.delete(indices, damaged)
-            for field, values in row_records.to_rows(found).items():
+            for field, values in row_kind.to_rows(found).items():
                 batch[field][filled[indices]] = values
         batch["languages"][filled] = self._languages[objective][draws.tasks]
         return batch
+
+
+CACHE_BYTES = 1 << 30
+"""Maximum memory for rows of later batches, in bytes."""
+
+
+class Fetcher:
+    """Reads training rows of a store, and caches rows that later batches need.
+
+    Most rows are read from storage once per epoch.
+
+    Args:
+      store: the row store.
+      cache_bytes: maximum memory for rows of later batches, in bytes.
+      concurrent_reads: number of reads at the same time.
+
+    Attributes:
+      fetched: number of bytes read from storage so far.
+      fetches: number of reads so far; each read returns consecutive rows.
+    """
+
+    def __init__(self, store: RowStore, cache_bytes: int = CACHE_BYTES, concurrent_reads: int = 1):
+        self.fetched = self.fetches = 0
+        self._store, self._free_bytes = store, cache_bytes
+        self._cache: OrderedDict[tuple[str, int], np.ndarray] = OrderedDict()
+        self._threads = ThreadPoolExecutor(concurrent_reads) if concurrent_reads > 1 else None
+
+    def prefetch(self, tasks: Sequence[str], rows: np.ndarray, ahead: np.ndarray) -> None:
+        """Reads the rows of the next calls of `read` into the cache, with concurrent reads.
+
+        Does nothing if `concurrent_reads` is 1, because reading rows from a local disk is fast.
+
+        Args:
+          tasks: the task of each row.
+          rows: row numbers, int64 [n].
+          ahead: how many consecutive rows, starting with each row, are needed soon, int64 [n].
+        """
+        if self._threads is None:
+            return
+        runs: list[tuple[str, int, int]] = []
+        planned: set[tuple[str, int]] = set()
+        for task, row, count in zip(tasks, rows.tolist(), ahead.tolist(), strict=True):
+            if (task, row) in self._cache or (task, row) in planned:
+                continue
+            while count > 1 and (task, row + count - 1) in planned:
+                count -= 1
+            runs.append((task, row, self._count_missing(task, row, count)))
+            planned.update((task, row + i) for i in range(runs[-1][2]))
+        fetched = self._threads.map(lambda run: self._store.fetch(*run), runs)
+        for (task, row, _), records in zip(runs, fetched, strict=True):
+            self._store_in_cache(task, row, records)
+
+    def read(self, task: str, rows: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+        """Returns records of training rows.
+
+        Args:
+          task: name of the task.
+          rows: row numbers, int64 [n].
+          ahead: how many consecutive rows, starting with each row, are needed soon, int64 [n].
+
+        Returns:
+          Records of type `row_records.record_dtype`, [n].
+        """
+        result = []
+        for row, count in zip(rows.tolist(), ahead.tolist(), strict=True):
+            if (task, row) not in self._cache:
+                records = self._store.fetch(task, row, self._count_missing(task, row, count))
+                self._store_in_cache(task, row, records)
+            record = self._cache.pop((task, row))
+            self._free_bytes += record.nbytes
+            result.append(record)
+        return np.concatenate(result)
+
+    def _count_missing(self, task: str, row: int, count: int) -> int:
+        """Returns `count` without the rows at the end of the run that are in the cache already."""
+        while count > 1 and (task, row + count - 1) in self._cache:
+            count -= 1
+        return count
+
+    def _store_in_cache(self, task: str, row: int, records: np.ndarray) -> None:
+        self.fetched += records.nbytes
+        self.fetches += 1
+        self._free_bytes -= records.nbytes
+        while self._free_bytes < 0 and self._cache:
+            self._free_bytes += self._cache.popitem(last=False)[1].nbytes
+        for i in range(len(records)):
+            old = self._cache.pop((task, row + i), None)  # the same row, read in another epoch
+            self._free_bytes += old.nbytes if old is not None else 0
+            self._cache[task, row + i] = records[i : i + 1]

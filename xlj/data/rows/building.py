@@ -3,28 +3,92 @@
 Prepasses over all text come first. They collect lines to exclude, duplicates and translations of
 held-out sentences, and train a vocabulary if the config names none. Then worker processes read one
 unit of text each (`data.unit_bytes`), and pack it into rows.
+
+Also samples training and held-out text of a language or pair.
 """
 
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
+
+import numpy as np
 
 from xlj.config import ConfigError
-from xlj.data.rows import lengths, prepasses, text_samples, workers
+from xlj.data.rows import lengths, prepasses, workers
 from xlj.data.rows.prepasses import Text
 from xlj.data.rows.report import malformed_records
 from xlj.data.rows.request import RowsRequest
 from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import MANIFEST, VOCABULARY, Manifest, TaskRows
-from xlj.data.rows.text_samples import TextSample
 from xlj.data.rows.units import BuildUnit, Plan
 from xlj.data.rows.workers import RunJobs
+from xlj.data.text import held_out
+from xlj.data.text.cleaning import BLANK
 from xlj.data.text.held_out import Rule
 from xlj.data.text.sources import FileSource
+from xlj.data.text.text_units import UnitReader
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io import atomic, storage
+from xlj.io import atomic, hashing, storage
+from xlj.io.hashing import name_hash
 from xlj.io.storage import AnyPath, Url
+
+Columns = tuple[list[str], ...]
+"""Clean lines of one language, or of the two sides of pairs."""
+
+
+class TextSample(NamedTuple):
+    """Sampled lines of a language, or sampled pairs of two languages.
+
+    Attributes:
+      train: training lines or pairs.
+      held_out: held-out lines or pairs.
+      is_whole: whether all units of the text were read, so `train` has all training lines.
+    """
+
+    train: Columns
+    held_out: Columns
+    is_whole: bool
+
+
+def sample(text: Text, rules: Mapping[str, Rule], characters: int, max_held_out: int) -> TextSample:
+    """Samples lines of a text.
+
+    Whole units of the text (the parts that one process reads) are read in the order of a hash,
+    until the training lines have enough characters.
+
+    Args:
+      text: the text.
+      rules: the held-out rule of each language.
+      characters: the number of characters of training lines at which reading stops. For pairs, it
+        counts only the characters of the first sentences.
+      max_held_out: maximum number of held-out lines or pairs to return.
+    """
+    languages = text.task.languages
+    rules_of_columns = [rules[language] for language in languages]
+    train: list[list[str]] = [[] for _ in languages]
+    held: list[list[str]] = [[] for _ in languages]
+    order = sorted(range(len(text.units)), key=lambda unit: name_hash(f"{text.task.name}/{unit}"))
+    sampled_characters, is_whole = 0, True
+    for index in order:
+        if sampled_characters >= characters:
+            is_whole = False
+            break
+        for chunk in UnitReader(text.units[index], index, text.reading).chunks():
+            is_held_out, is_dropped = held_out.split(languages, chunk.hashes, rules_of_columns)
+            has_text = np.all([hashes != BLANK for hashes in chunk.hashes], axis=0)
+            for index_in_chunk in np.flatnonzero(has_text & ~is_dropped).tolist():
+                target = held if is_held_out[index_in_chunk] else train
+                for lines, column in zip(target, chunk.columns, strict=True):
+                    lines.append(column[index_in_chunk])
+                if not is_held_out[index_in_chunk]:
+                    sampled_characters += len(chunk.columns[0][index_in_chunk])
+    chosen = sorted(hashing.sample(max_held_out, len(held[0])))
+    return TextSample(
+        tuple(train), tuple([lines[index] for index in chosen] for lines in held), is_whole
+    )
+
 
 _TASK = "task.json"
 _MAX_PRINTED_FILES = 10
@@ -88,9 +152,7 @@ def sample_text(request: RowsRequest, characters: int, max_held_out: int) -> dic
     """
     with _lock_cache(request), _job_runner(request, "", ()) as run:
         texts, rules, _ = _run_prepasses(request, run)
-    return {
-        text.task.name: text_samples.sample(text, rules, characters, max_held_out) for text in texts
-    }
+    return {text.task.name: sample(text, rules, characters, max_held_out) for text in texts}
 
 
 def _job_runner(

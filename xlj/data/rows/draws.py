@@ -16,6 +16,8 @@ reads runs of consecutive rows:
   of its second run, and so on.
 - A window is a few consecutive blocks. In a window, the draws of a lane take consecutive positions
   of a task, or alternate between several pieces of consecutive positions.
+
+Also computes how often a phase of a run draws each language or pair, and the mean tokens of a row.
 """
 
 import dataclasses
@@ -24,6 +26,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from xlj.config import Config, Data, Options, lookup
+from xlj.data.rows.store import RowStore, TaskRows
 from xlj.io.hashing import combine, hash64, name_hash, permute
 
 BLOCK = 65_536
@@ -101,7 +105,7 @@ class SamplingPhase:
 
 
 class _BatchSizes:
-    """Maps steps of a phase to draws, and draws to places in batches."""
+    """Maps steps of a phase to draws, and draws to positions in batches."""
 
     def __init__(self, phase: SamplingPhase):
         starts, rows = zip(*phase.batches, strict=True)
@@ -115,7 +119,7 @@ class _BatchSizes:
         steps_in_range = steps - self._starts[index]
         return int(self._first_draws[index] + steps_in_range * self._rows[index])
 
-    def places(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def positions(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Finds the place of each draw in its batch.
 
         Args:
@@ -195,8 +199,8 @@ class Sampler:
         tasks, ordinals, ahead = (np.empty_like(draws) for _ in range(3))
         for window in np.unique(windows):
             is_in_window = windows == window
-            parts = self._window(index, int(window))
-            for target, part in zip((tasks, ordinals, ahead), parts, strict=True):
+            drawn = self._window(index, int(window))
+            for target, part in zip((tasks, ordinals, ahead), drawn, strict=True):
                 target[is_in_window] = part[in_window[is_in_window]]
         rows, consecutive = self._find_rows(tasks, ordinals)
         return Draws(tasks, rows, np.minimum(ahead, consecutive))
@@ -271,8 +275,8 @@ class Sampler:
         rank = numbers - np.repeat(np.cumsum(in_window) - in_window, in_window)
         ordinals = draws_before[tasks[by_task]] + rank  # of the draws, sorted by task
         # Within an epoch, each lane gets consecutive draw numbers of each task.
-        places, rows = self._batches[phase].places(first * BLOCK + by_task)
-        lanes = places * LANES // rows
+        positions, rows = self._batches[phase].positions(first * BLOCK + by_task)
+        lanes = positions * LANES // rows
         owners = tasks[by_task]
         epochs = ordinals // self._rows[owners]
         groups = 2 * owners
@@ -294,3 +298,93 @@ class Sampler:
         in_draw_order = np.empty((2, len(tasks)), np.int64)
         in_draw_order[0, by_task[order]], in_draw_order[1, by_task[order]] = ordinals, ahead
         return tasks, in_draw_order[0], in_draw_order[1]
+
+
+def tasks_of_length(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
+    """Returns the tasks with rows of an objective's kind and of the length that a config sets.
+
+    A task is the rows of one language or pair (`store.TaskRows`). If all rows of this kind in the
+    store have one length, returns all tasks, even if the config sets another length.
+
+    Args:
+      store: the row store.
+      options: the options of the objective.
+      config: the config of a phase.
+    """
+    tasks = store.tasks(options.rows_name)
+    if len({task.length for task in tasks}) < 2:
+        return list(tasks)
+    length = lookup(config, options.row_kind.length)
+    return [task for task in tasks if task.length == length]
+
+
+def select_tasks(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
+    """Returns the tasks from which an objective draws rows.
+
+    These are the tasks whose language or pair is in `data.sampled`; if there is no such task, all
+    tasks. Tasks without training rows are left out.
+
+    Args:
+      store: the row store.
+      options: the options of the objective.
+      config: the config of a phase.
+    """
+    return _select(tasks_of_length(store, options, config), config.data)
+
+
+def _select(tasks: Sequence[TaskRows], data: Data) -> list[TaskRows]:
+    sampled = [task for task in tasks if _corpus_of(task.name) in data.shares]
+    return [task for task in sampled or tasks if task.train.rows]
+
+
+def count_draws(store: RowStore, options: Options, config: Config) -> Mapping[str, int]:
+    """Returns how often a block of `draws.BLOCK` draws takes a row of each task, by name.
+
+    Args:
+      store: the row store.
+      options: the options of the objective.
+      config: the config of a phase.
+    """
+    tasks = tasks_of_length(store, options, config)
+    return draws_of_tasks(tasks, config.data, options.sampled_by)
+
+
+def draws_of_tasks(
+    tasks: Sequence[TaskRows], data: Data, sampled_by: str = "tokens"
+) -> Mapping[str, int]:
+    """Returns how often a block of `draws.BLOCK` draws takes a row of each task, by name.
+
+    Tasks that are not drawn are missing (`select_tasks`).
+
+    Args:
+      tasks: tasks with rows of one kind and length.
+      data: the section `data` of the config of a phase.
+      sampled_by: the size that determines the sampling rates, a field of `store.Split`.
+    """
+    sizes = {task.name: getattr(task.train, sampled_by) for task in _select(tasks, data)}
+    shares, factors = sampling_rates(sizes, data.alpha), data.shares
+    if any(factor != 1 for factor in factors.values()):
+        shares = {name: p * factors.get(_corpus_of(name), 1.0) for name, p in shares.items()}
+        total = sum(shares.values())
+        shares = {name: p / total for name, p in shares.items()}
+    return draws_per_block(shares)
+
+
+def _corpus_of(task: str) -> str:
+    """Returns the language or pair in the name of a task."""
+    return task.partition(".")[2]
+
+
+def mean_tokens_per_row(store: RowStore, options: Options, config: Config) -> float:
+    """Computes the mean number of tokens, without padding, of the rows that an objective draws.
+
+    Args:
+      store: the row store.
+      options: the options of the objective.
+      config: the config of a phase.
+    """
+    counts = count_draws(store, options, config)
+    means = {
+        task.name: task.train.tokens / task.train.rows for task in store.tasks(options.rows_name)
+    }
+    return sum(count * means[name] for name, count in counts.items()) / BLOCK

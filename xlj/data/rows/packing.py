@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xlj.data.ragged import Ragged
-from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 
 _BIN_TOKENS = 8  # width of a bin of `histogram`, in tokens
 
@@ -118,12 +117,14 @@ def copy_runs(
     source: np.ndarray,
     starts: np.ndarray,
     target: np.ndarray,
-    places: np.ndarray,
+    target_starts: np.ndarray,
     lengths: np.ndarray,
 ) -> None:
-    """Copies runs of ids: target[places[i] + j] = source[starts[i] + j] for j < lengths[i]."""
+    """Copies runs of ids: target[target_starts[i] + j] = source[starts[i] + j], j < lengths[i]."""
     offsets = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    target[np.repeat(places, lengths) + offsets] = source[np.repeat(starts, lengths) + offsets]
+    target[np.repeat(target_starts, lengths) + offsets] = source[
+        np.repeat(starts, lengths) + offsets
+    ]
 
 
 def find_fitting(

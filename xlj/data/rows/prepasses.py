@@ -17,7 +17,7 @@ from xlj.config.user_code import function_of
 from xlj.data.rows.request import SAMPLED_UNITS, RowsRequest, hash_json
 from xlj.data.rows.units import UnitJob
 from xlj.data.rows.workers import RunJobs
-from xlj.data.text import hash_sets, held_out, text_units
+from xlj.data.text import held_out, text_units
 from xlj.data.text.cleaning import BLANK, line_hashes, text_hashes
 from xlj.data.text.held_out import Rule
 from xlj.data.text.text_tasks import TextTask, Unit
@@ -59,7 +59,7 @@ def texts_of(request: RowsRequest) -> list[Text]:
         columns = list(text_units.read_excluded_lines(request.data))
         folder = _folder(request, "excluded")
         read_options = dataclasses.replace(
-            read_options, excluded=hash_sets.write(folder, map(line_hashes, columns))
+            read_options, excluded=held_out.write(folder, map(line_hashes, columns))
         )
     return [
         Text(task, task_units, read_options)
@@ -121,20 +121,22 @@ def hold_out(request: RowsRequest, texts: Sequence[Text], run: RunJobs) -> dict[
     pairs = [text for text in texts if len(text.task.languages) > 1 and share]
     # The record of a task is a JSON file that names the file with its companions.
     records = [folder / f"{hash_json(request.listing([text.task]))}.json" for text in pairs]
-    part_folders, jobs = {}, []
+    hash_folders, jobs = {}, []
     for text, record in zip(pairs, records, strict=True):
         if not record.is_file():
-            parts = part_folders[record] = folder / record.stem
-            parts.mkdir(exist_ok=True)
+            hash_folder = hash_folders[record] = folder / record.stem
+            hash_folder.mkdir(exist_ok=True)
             jobs += [
-                _FindCompanions(text.task.languages, index, unit, text.reading, rule, parts)
+                _FindCompanions(text.task.languages, index, unit, text.reading, rule, hash_folder)
                 for index, unit in enumerate(text.units)
             ]
     run("holding out", jobs)
-    for record, parts in part_folders.items():
-        companions = hash_sets.write(folder, map(_load, storage.find_files_below(parts, "*.npy")))
+    for record, hash_folder in hash_folders.items():
+        companions = held_out.write(
+            folder, map(_load, storage.find_files_below(hash_folder, "*.npy"))
+        )
         atomic.write(record, json.dumps({"file": companions.name}).encode())
-        storage.remove_folder(parts)
+        storage.remove_folder(hash_folder)
     files: dict[str, list[AnyPath]] = defaultdict(list)
     for text, record in zip(pairs, records, strict=True):
         deciding = held_out.deciding_column(text.task.languages)
@@ -142,8 +144,8 @@ def hold_out(request: RowsRequest, texts: Sequence[Text], run: RunJobs) -> dict[
         for name in dict.fromkeys(others):
             files[name].append(folder / json_file.read_object(record)["file"])
     for name, files_of_language in files.items():
-        hashes = map(hash_sets.open_set, files_of_language)
-        rules[name] = Rule(share, hash_sets.write(folder, hashes))
+        hashes = map(held_out.open_set, files_of_language)
+        rules[name] = Rule(share, held_out.write(folder, hashes))
     return rules
 
 
@@ -318,13 +320,13 @@ class _HashUnit(UnitJob):
         if self.file.is_file():
             return 0
         reader = UnitReader(self.unit, 0, self.reading)
-        parts = [np.empty(0, _HASHED)]
+        arrays = [np.empty(0, _HASHED)]
         for chunk in reader.chunks():
             records = ["\t".join(row) for row in zip(*chunk.columns, strict=True)]
             part = np.empty(len(records), _HASHED)
-            part["hash"], part["place"] = text_hashes(records), chunk.places
-            parts.append(part[[bool(record) for record in records]])
-        hashed = np.concatenate(parts)
+            part["hash"], part["place"] = text_hashes(records), chunk.indices
+            arrays.append(part[[bool(record) for record in records]])
+        hashed = np.concatenate(arrays)
         atomic.write(self.file, hashed[np.argsort(hashed["hash"], kind="stable")].tobytes())
         return reader.lines
 

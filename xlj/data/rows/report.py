@@ -5,8 +5,7 @@ from collections.abc import Collection, Sequence
 
 from xlj.config import Data
 from xlj.data.rows import packing
-from xlj.data.rows.draws import BLOCK
-from xlj.data.rows.mixture import draws_of_tasks
+from xlj.data.rows.draws import BLOCK, draws_of_tasks
 from xlj.data.rows.store import RowStore, TaskRows, TextCounts
 from xlj.data.text import held_out
 from xlj.io.json_file import Record

@@ -17,9 +17,16 @@ from contextlib import contextmanager
 import numpy as np
 
 from xlj.config import ConfigError, row_kinds
-from xlj.data.rows import row_records, store
-from xlj.data.rows.row_kind import RowKind
-from xlj.data.rows.row_records import Field, Rows
+from xlj.data.rows import store
+from xlj.data.rows.row_kind import (
+    Field,
+    RowKind,
+    Rows,
+    count_rows,
+    record_dtype,
+    to_records,
+    to_rows,
+)
 from xlj.data.rows.store import Split, TaskRows, TextCounts
 from xlj.io import atomic, json_file, storage
 from xlj.io.hashing import combine, name_hash, permute
@@ -149,10 +156,10 @@ class Shards:
 
             def write(train: Rows, held_out: Rows) -> None:
                 for rows in (train, held_out):
-                    body = row_records.to_records(rows, self.fields).tobytes()
+                    body = to_records(rows, self.fields).tobytes()
                     digest.update(body)
                     out.write(body)
-                    sizes.append(row_records.count(rows))
+                    sizes.append(count_rows(rows))
 
             yield write
         _write_counts(file, counts, {"pieces": sizes, "sha256": digest.hexdigest()})
@@ -179,8 +186,8 @@ class Shards:
         for part, _, _ in units:
             counts.add(part)
         unpacked = np.concatenate([rows[is_held_out] for _, rows, is_held_out in units])
-        held_out = self.row_kind.repack(row_records.to_rows(unpacked))
-        counts.held_out["rows"] = row_records.count(held_out)
+        held_out = self.row_kind.repack(to_rows(unpacked))
+        counts.held_out["rows"] = count_rows(held_out)
         file = store.shard_file(self.folder, shard)
         digests = [hashlib.sha256(), hashlib.sha256()]
         with atomic.writing(file) as out:
@@ -188,7 +195,7 @@ class Shards:
             for piece in _shuffled(train, shard):
                 digests[0].update(piece.tobytes())
                 out.write(piece.tobytes())
-            body = row_records.to_records(held_out, self.fields).tobytes()
+            body = to_records(held_out, self.fields).tobytes()
             digests[1].update(body)
             out.write(body)
         sha256 = [digest.hexdigest() for digest in digests]
@@ -264,7 +271,7 @@ class Shards:
 
     @property
     def _record_dtype(self) -> np.dtype:
-        return row_records.record_dtype(self.fields)
+        return record_dtype(self.fields)
 
     def _read_unit(self, unit: int) -> tuple[Counts, np.ndarray, np.ndarray]:
         """Returns (counts, records, is_held_out) of a unit, after a check of the records' digest.

@@ -11,6 +11,8 @@ A task is the rows of one language or pair. For each task, the manifest names a 
 00000.rows, 00001.rows   a record for each row: its fields, which the manifest names with their
                          types and shapes (such as token ids, little-endian uint16), and their CRC32
                          (uint32); training rows first, then held-out rows
+
+Also properties of a row store that objectives need: the size of the vocabulary, and the languages.
 """
 
 import dataclasses
@@ -24,13 +26,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from xlj.data.rows import row_records
-from xlj.data.rows.row_records import Field
+from xlj.data.rows import row_kind
+from xlj.data.rows.row_kind import Field
 from xlj.io.quoting import quoted, shortened
 
 if TYPE_CHECKING:  # importing this module must need only NumPy and the standard library
     from xlj.io.json_file import Record
     from xlj.io.storage import AnyPath
+
 
 FORMAT = 3
 """Version of the format of the files; tests/formats contains rows of this version."""
@@ -211,7 +214,7 @@ class RowStore:
             opened = tuple(task for task in self.manifest.tasks if task.kind in kinds)
             self.manifest = dataclasses.replace(self.manifest, tasks=opened)
         self._tasks = {task.name: task for task in self.manifest.tasks}
-        self._dtypes = {name: row_records.record_dtype(x.fields) for name, x in self._tasks.items()}
+        self._dtypes = {name: row_kind.record_dtype(x.fields) for name, x in self._tasks.items()}
         self._starts = {
             (task.name, split): np.cumsum([0, *task.split(split).shards])
             for task in self.manifest.tasks
@@ -276,10 +279,10 @@ class RowStore:
             is_in_shard = shards == shard
             numbers = rows[is_in_shard] - self._starts[task, split][shard]
             found[is_in_shard] = self._read_records(task, split, int(shard), numbers)
-        damaged = row_records.find_damaged(found)
+        damaged = row_kind.find_damaged(found)
         if damaged.size:
             raise RowStoreError(self.damage(task, split, int(rows[damaged[0]])))
-        return row_records.to_rows(found)
+        return row_kind.to_rows(found)
 
     def fetch(self, task: str, row: int, count: int) -> np.ndarray:
         """Reads `count` consecutive training rows of a task, starting with row number `row`.
@@ -293,17 +296,17 @@ class RowStore:
           RowStoreError: if a file cannot be read or has become shorter.
         """
         starts, kind = self._starts[task, "train"], self._dtypes[task]
-        parts, shard = [], int(np.searchsorted(starts, row, "right")) - 1
+        arrays, shard = [], int(np.searchsorted(starts, row, "right")) - 1
         while count:
             in_shard = min(count, int(starts[shard + 1]) - row)
             if in_shard > 0:
-                parts.append(
+                arrays.append(
                     np.frombuffer(
                         self._read_consecutive(task, shard, row - starts[shard], in_shard), kind
                     )
                 )
             row, count, shard = row + in_shard, count - in_shard, shard + 1
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
     def file(self, task: str, shard: int) -> "AnyPath":
         """Returns the file of a shard of a task."""
@@ -319,7 +322,7 @@ class RowStore:
         return f"{file}: row {number} is damaged (wrong CRC32); {self._rebuild_hint(file)}"
 
     def _rebuild_hint(self, file: "AnyPath") -> str:
-        if "kind" in self.manifest.recipe:  # labelled rows (data/labelled/row_store.py)
+        if "kind" in self.manifest.recipe:  # labelled rows (finetuning/task_data.py)
             return f"delete {self.path} and run the command again, which rebuilds the rows"
         return f"delete {file} and run python -m xlj.prepare again, on the same text, to rebuild it"
 
@@ -434,3 +437,45 @@ def _load_manifest(file: "AnyPath") -> Manifest:
             "and prepare the rows again"
         )
     return manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Size of the vocabulary, and languages, of a row store.
+
+    Attributes:
+      vocabulary_size: number of ids, including special tokens and `<mask>`.
+      languages: the languages, in the order of the tasks. Language ids of rows are indices into
+        this tuple.
+      tokens: number of tokens in the monolingual training rows of each language. If a language has
+        several kinds or lengths of such rows, it is the largest of their numbers.
+      paired: the languages that are part of a pair.
+    """
+
+    vocabulary_size: int
+    languages: tuple[str, ...]
+    tokens: tuple[int, ...]
+    paired: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, store: RowStore) -> "Corpus":
+        """Returns the corpus of a row store."""
+        tokens = dict.fromkeys(store.manifest.languages, 0)
+        for task in store.manifest.tasks:
+            if len(set(task.languages)) == 1:
+                language = task.languages[0]
+                tokens[language] = max(tokens[language], task.train.tokens)
+        pairs = [task.languages for task in store.manifest.tasks if len(set(task.languages)) > 1]
+        paired = tuple(dict.fromkeys(name for languages in pairs for name in languages))
+        return cls(store.manifest.vocabulary_size, tuple(tokens), tuple(tokens.values()), paired)
+
+    def sides(self, languages: tuple[str, ...]) -> tuple[int, ...]:
+        """Returns the language ids of the sides of a task, one for each column of its text.
+
+        Text with one column has two equal ids, for examples with two sentences.
+
+        Args:
+          languages: the languages of the task.
+        """
+        ids = tuple(map(self.languages.index, languages))
+        return ids * 2 if len(ids) == 1 else ids

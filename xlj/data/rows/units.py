@@ -7,15 +7,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from xlj.data.ragged import Ragged
-from xlj.data.rows import packing, row_records
-from xlj.data.rows.row_kind import Packed
-from xlj.data.rows.row_records import Rows
+from xlj.data.rows import packing, row_kind
+from xlj.data.rows.row_kind import Packed, Rows
 from xlj.data.rows.shards import SHARD_UNITS, Counts, Shards
 from xlj.data.text import held_out
 from xlj.data.text.held_out import Rule
 from xlj.data.text.text_tasks import Unit
 from xlj.data.text.text_units import Chunk, ReadOptions, UnitReader
+from xlj.data.tokenizer.layout import Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.storage import AnyPath
 
@@ -142,8 +141,8 @@ class _Packer:
         counts.cut += train.cut
         for split, packed in ((counts.train, train), (counts.held_out, held)):
             split.update(
-                rows=row_records.count(packed.rows),
-                tokens=row_records.count_tokens(packed.rows, self.shards.fields),
+                rows=row_kind.count_rows(packed.rows),
+                tokens=row_kind.count_tokens(packed.rows, self.shards.fields),
                 examples=packed.examples,
                 sentences=packed.sentences,
             )

@@ -1,7 +1,8 @@
-"""Cleans lines before they are encoded, and hashes them."""
+"""Cleans lines before they are encoded, hashes them, and finds words of running text."""
 
 import functools
 import itertools
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -145,10 +146,10 @@ def _folding() -> _Folding:
             folded = unicodedata.normalize("NFKD", folded).casefold()
             letters = [ord(part) for part in folded if part not in " \n"]
             sizes[point] = len(letters)
-            parts = (
+            terms = (
                 int(alone[part]) * pow(_MULTIPLIER, i, HASHES) for i, part in enumerate(letters)
             )
-            values[point] = sum(parts) % HASHES
+            values[point] = sum(terms) % HASHES
         if folded:
             first[point], last[point] = map(unicodedata.combining, (folded[0], folded[-1]))
     return _Folding(values, sizes + _COMBINING * (first > 0).astype(np.uint8), first, last)
@@ -162,3 +163,16 @@ def _powers(size: int) -> tuple[np.ndarray, np.ndarray]:
     )
     odd[0] = inverse[0] = 1
     return np.cumprod(odd), np.cumprod(inverse)
+
+
+SPACELESS = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan; Burmese; Khmer
+    "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana, Han
+)
+"""Characters of scripts without spaces between words, in the syntax inside `[...]` of a regular
+expression."""
+
+WORD = re.compile(rf"[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
+"""Matches a word: the characters between spaces or, in scripts without spaces, one or two
+characters. The rule for scripts without spaces is ours: their words have about two characters, and
+the rule needs no dictionary."""

@@ -16,15 +16,19 @@ become a companion, and would cause further pairs to be held out.
 Take the languages in this order: English, then the others by the alphabetical order of their codes.
 The held-out lines of a language depend only on its own text, and on its pairs with languages that
 come before it in this order.
+
+Sets of line hashes are sorted files, which are memory-mapped to look up hashes.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
-from xlj.data.text import hash_sets
 from xlj.data.text.cleaning import BLANK, HASHES
+from xlj.io import atomic, storage
 from xlj.io.storage import AnyPath
 
 REASON = "shares a held-out sentence"
@@ -74,7 +78,7 @@ def split(
     has_held_out = np.zeros_like(is_low)
     for column, rule in zip(hashes, rules, strict=True):
         has_held_out |= column < rule.threshold
-        has_held_out |= hash_sets.contains(hash_sets.open_set(rule.companions), column)
+        has_held_out |= contains(open_set(rule.companions), column)
     if len(hashes) == 1:
         return has_held_out, np.zeros_like(has_held_out)
     return is_low, has_held_out & ~is_low
@@ -98,3 +102,45 @@ def find_companions(
     others = [column[is_low] for i, column in enumerate(hashes) if i != deciding]
     other = np.concatenate(others)
     return other[other >= rule.threshold]
+
+
+def write(folder: AnyPath, arrays: Iterable[np.ndarray]) -> AnyPath:
+    """Writes the union of arrays of hashes to a file, without the hash of a blank line.
+
+    Memory must hold all hashes.
+
+    Args:
+      folder: the folder of the file.
+      arrays: uint64 arrays.
+
+    Returns:
+      The file, whose name is a hash of its content.
+    """
+    hashes = np.unique(np.concatenate([np.empty(0, np.uint64), *arrays]))
+    content = hashes[hashes != BLANK].astype("<u8").tobytes()
+    file = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.hashes"
+    if not file.is_file():
+        atomic.write(file, content)
+    return file
+
+
+@lru_cache(maxsize=16)
+def open_set(file: AnyPath | None) -> np.ndarray:
+    """Memory-maps the sorted hashes of a file, uint64; returns an empty array for None."""
+    return np.empty(0, np.uint64) if file is None else storage.memory_map(file, "<u8")
+
+
+def contains(sorted_set: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Tests which hashes are in a set.
+
+    Args:
+      sorted_set: the set, a sorted uint64 array.
+      hashes: uint64 [n].
+
+    Returns:
+      bool [n].
+    """
+    if not len(sorted_set):
+        return np.zeros(len(hashes), bool)
+    indices = np.minimum(np.searchsorted(sorted_set, hashes), len(sorted_set) - 1)
+    return sorted_set[indices] == hashes

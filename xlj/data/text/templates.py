@@ -101,8 +101,8 @@ def split_pair(
     Raises:
       ConfigError: if the result is not two different languages.
     """
-    parts = pair.split("-")
-    splits = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
+    codes = pair.split("-")
+    splits = [("-".join(codes[:i]), "-".join(codes[i:])) for i in range(1, len(codes))]
     known = [split for split in splits if set(split) <= set(languages)]
     first, second = (known if len(known) == 1 else splits or [("", "")])[0]
     if not first or not second or first == second:

@@ -1,22 +1,33 @@
-"""Reads units of text: cleans and hashes lines, and drops lines that the config excludes."""
+"""Reads units of text: cleans and hashes lines, and drops lines that the config excludes.
+
+Also registers the text of a config as seqio Tasks, which other programs can use.
+
+- The Task of a language, such as `xlj.text.en`, has the feature `text`. An empty text ends a
+  document.
+- The Task of a pair, such as `xlj.pairs.en_de`, has the features `source` and `target`.
+
+All features are cleaned strings (`cleaning.clean`), in the order of the files. The shards of a Task
+are the units of work of the text (`text_tasks.Unit`), so several hosts can divide a Task.
+"""
 
 import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from xlj.config import ConfigError, Data
 from xlj.config.user_code import function_of
-from xlj.data.text import hash_sets
+from xlj.data.text import held_out
 from xlj.data.text.cleaning import clean, clean_all, line_hashes
 from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sources
-from xlj.data.text.text_tasks import Unit
+from xlj.data.text.text_tasks import TextTask, Unit
 from xlj.io import storage
 from xlj.io.json_file import Record
 from xlj.io.malformed import Malformed, Marked
+from xlj.io.quiet import import_quietly
 from xlj.io.storage import AnyPath
 
 CHUNK_LINES = 16_384
@@ -27,7 +38,7 @@ MARKS = "byte order marks at the starts of lines"
 """The name under which lines with a byte order mark are counted; the mark is removed from them."""
 REPEATED = np.dtype([("unit", "<u4"), ("place", "<u4")])
 """The position of a repeated line: the index of its unit, and its index in this unit
-(`Chunk.places`). Files of positions are sorted."""
+(`Chunk.indices`). Files of positions are sorted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,13 +77,13 @@ class Chunk:
     Attributes:
       columns: the clean lines of each column of the source.
       hashes: the hashes of the lines of each column (`line_hashes`), uint64 [lines].
-      places: the index of each line or pair in its unit, int64 [lines]. Malformed records are not
+      indices: the index of each line or pair in its unit, int64 [lines]. Malformed records are not
         counted. The blank line that ends each part of text is counted.
     """
 
     columns: tuple[list[str], ...]
     hashes: tuple[np.ndarray, ...]
-    places: np.ndarray
+    indices: np.ndarray
 
 
 class UnitReader:
@@ -183,21 +194,21 @@ class UnitReader:
             drop |= np.array(is_rejected, bool)
             self.dropped["data.filter"] += int(drop.sum())
         if self._reading.excluded is not None:
-            excluded = hash_sets.open_set(self._reading.excluded)
-            is_excluded = np.any([hash_sets.contains(excluded, x) for x in hashes], axis=0) & ~drop
+            excluded = held_out.open_set(self._reading.excluded)
+            is_excluded = np.any([held_out.contains(excluded, x) for x in hashes], axis=0) & ~drop
             self.dropped["stands in data.exclude"] += int(is_excluded.sum())
             drop |= is_excluded
-        places = np.arange(first, first + len(drop))
+        indices = np.arange(first, first + len(drop))
         if self._repeated:
-            is_repeated = np.isin(places, np.concatenate(self._repeated)) & ~drop
+            is_repeated = np.isin(indices, np.concatenate(self._repeated)) & ~drop
             self.dropped["stands before"] += int(is_repeated.sum())
             drop |= is_repeated
         if drop.any():
             keep = ~drop
             columns = [[x for x, is_kept in zip(c, keep, strict=True) if is_kept] for c in columns]
             hashes = [column[keep] for column in hashes]
-            places = places[keep]
-        return Chunk(tuple(columns), tuple(hashes), places)
+            indices = indices[keep]
+        return Chunk(tuple(columns), tuple(hashes), indices)
 
 
 def read_excluded_lines(data: Data) -> Iterator[list[str]]:
@@ -238,7 +249,71 @@ def open_excluded_sources(data: Data) -> list[TextSource]:
 
 
 def _read_repeated(file: AnyPath, unit: int) -> np.ndarray:
-    """Reads the places of the repeated lines of a unit from a file of `REPEATED`: uint32."""
+    """Reads the indices of the repeated lines of a unit from a file of `REPEATED`: uint32."""
     positions = storage.memory_map(file, REPEATED)
     start, stop = np.searchsorted(positions["unit"], np.array([unit, unit + 1], np.uint32))
     return np.array(positions["place"][start:stop])
+
+
+FEATURES = {1: ("text",), 2: ("source", "target")}
+"""The features of a Task, by its number of languages."""
+
+
+def seqio_name(task: str) -> str:
+    """Returns the name of the seqio Task for a `TextTask.name`; seqio does not allow hyphens."""
+    return f"xlj.{task.replace('-', '_')}"
+
+
+def register(task: TextTask, data: Data) -> None:
+    """Registers the seqio Task of one language or pair; replaces a Task of the same name.
+
+    The Task applies `data.malformed` and `data.filter`. It does not apply `data.duplicates` and
+    `data.exclude`, and it includes held-out lines.
+    """
+    seqio = import_quietly("seqio")
+    import tensorflow as tf
+
+    features = FEATURES[len(task.languages)]
+    units, reading = task.units(data.unit_bytes), ReadOptions.of(data)
+
+    def read_blocks(unit_indices: Sequence[int]) -> Iterator[dict[str, Sequence[str]]]:
+        for index in unit_indices:
+            for chunk in UnitReader(units[index], index, reading).chunks():
+                yield dict(zip(features, chunk.columns, strict=True))
+
+    class Units(seqio.DataSource):  # type: ignore[name-defined]
+        """The text as a seqio source, whose shards are the units of work."""
+
+        def __init__(self) -> None:
+            super().__init__(splits=["train"], num_input_examples=None)
+
+        @property
+        def supports_arbitrary_sharding(self) -> bool:
+            return False
+
+        def list_shards(self, split: str) -> list[str]:
+            return [f"{task.name}-{index}" for index in range(len(units))]
+
+        def get_dataset(
+            self,
+            split: str = "train",
+            shuffle: bool = False,
+            seed: int | None = None,
+            shard_info: Any = None,
+        ) -> Any:
+            unit_indices = range(len(units))
+            if shard_info is not None:
+                unit_indices = unit_indices[shard_info.index :: shard_info.num_shards]
+            # The generator yields blocks of lines, because yielding single lines is slow.
+            signature = dict.fromkeys(features, tf.TensorSpec([None], tf.string))
+            return tf.data.Dataset.from_generator(
+                lambda: read_blocks(unit_indices), output_signature=signature
+            ).unbatch()
+
+    string = seqio.Feature(seqio.PassThroughVocabulary(0), add_eos=False, dtype=tf.string, rank=0)
+    name = seqio_name(task.name)
+    if name in seqio.TaskRegistry.names():
+        seqio.TaskRegistry.remove(name)
+    seqio.TaskRegistry.add(
+        name, source=Units(), preprocessors=[], output_features=dict.fromkeys(features, string)
+    )

@@ -1,12 +1,44 @@
-"""The layout of token ids of all vocabularies (that of XLM-R), and the interface of tokenizers."""
+"""The layout of token ids of all vocabularies (that of XLM-R), and the interface of tokenizers.
+
+A tokenizer returns encoded lines as `Ragged`: sequences of different lengths in two arrays.
+"""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 
-from xlj.data.ragged import Ragged
+
+@dataclasses.dataclass(frozen=True)
+class Ragged:
+    """Concatenated sequences of token ids.
+
+    Attributes:
+      ids: all ids, int32 [sum of lengths].
+      lengths: length of each sequence, int64 [sequences].
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int]]) -> "Ragged":
+        """Builds a `Ragged` from lists of ids."""
+        lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+        ids = itertools.chain.from_iterable(sequences)
+        return cls(np.fromiter(ids, np.int32, int(lengths.sum())), lengths)
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Start of each sequence in `ids`, int64 [sequences]."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def select(self, keep: np.ndarray) -> "Ragged":
+        """Returns the sequences where `keep`, bool [sequences], is true."""
+        return Ragged(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])
+
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 """The ids of `<s>`, `<pad>`, `</s>` and `<unk>`. The pieces follow: piece i >= 3 of a SentencePiece

@@ -11,7 +11,6 @@ import numpy as np
 
 from xlj import families
 from xlj.config import ConfigError
-from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import (
     MASK,
     ROLES,
@@ -19,6 +18,7 @@ from xlj.data.tokenizer.layout import (
     UNK,
     Codec,
     Markers,
+    Ragged,
     invert_native_ids,
     word_prefix,
 )
@@ -192,10 +192,10 @@ def describe_frame(model: bytes) -> str:
         if part["type"] in ("BertProcessing", "RobertaProcessing"):
             return f"{part['cls'][0]} ... {part['sep'][0]}"
     for template in _templates(processor):
-        parts = (next(iter(part.items())) for part in template["single"])
+        entries = (next(iter(part.items())) for part in template["single"])
         tokens = (
             ["..."] if kind == "Sequence" else template["special_tokens"][entry["id"]]["tokens"]
-            for kind, entry in parts
+            for kind, entry in entries
         )
         return " ".join(itertools.chain.from_iterable(tokens))
     return "..."
@@ -356,10 +356,10 @@ def _find_assigned(description: Mapping[str, Any], ids: Mapping[str, int]) -> di
     return {"unk": unknown, **tokens} if unknown in ids else tokens
 
 
-def _split_template(parts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+def _split_template(entries: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     """Returns the names of the special tokens that a template puts before and after a text."""
-    kinds = [kind for part in parts for kind in part]
-    names = [part["id"] for outer in parts for part in outer.values()]
+    kinds = [kind for part in entries for kind in part]
+    names = [part["id"] for outer in entries for part in outer.values()]
     text_index = kinds.index("Sequence") if "Sequence" in kinds else len(kinds)
     return names[:text_index], names[text_index + 1 :]
 

@@ -1,15 +1,25 @@
-"""Converts text to token ids, with a vocabulary in xlj's layout of ids."""
+"""Converts text to token ids, with a vocabulary in xlj's layout of ids.
+
+Also determines which characters of a line each piece represents.
+
+Also reads a SentencePiece model file into XLM-R's layout of ids.
+
+Also measures the fertility of a vocabulary: the mean number of pieces per word.
+"""
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+import sentencepiece
 
 from xlj.config import ConfigError
-from xlj.data.ragged import Ragged
-from xlj.data.tokenizer import sentencepiece_model, spans, tokenizer_json
+from xlj.data.text.cleaning import WORD
+from xlj.data.tokenizer import tokenizer_json
+from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec, Ragged, word_prefix
 from xlj.io import storage
 from xlj.io.storage import AnyPath
 
@@ -42,7 +52,7 @@ class Vocabulary:
 
     def __init__(self, model: bytes):
         is_json = tokenizer_json.is_tokenizer_json(model)
-        codec = tokenizer_json.read(model) if is_json else sentencepiece_model.read(model)
+        codec = tokenizer_json.read(model) if is_json else read(model)
         self.model = model
         self.pieces, self.markers = codec.pieces, codec.markers
         self.native_ids, self.native_specials = codec.native_ids, codec.native_specials
@@ -127,7 +137,7 @@ class Vocabulary:
         pairs = itertools.chain.from_iterable(line_spans for _, line_spans in encoded)
         raw_spans = np.fromiter(itertools.chain.from_iterable(pairs), np.int32).reshape(-1, 2)
         is_marker = np.isin(ragged.ids, self.marks)
-        return ragged, spans.tidy(lines, ragged.lengths, raw_spans, is_marker)
+        return ragged, tidy_spans(lines, ragged.lengths, raw_spans, is_marker)
 
     def encode_batch(self, lines: Sequence[str]) -> list[np.ndarray]:
         """Encodes each line, int32, without `<s>` and `</s>`."""
@@ -148,3 +158,159 @@ class Vocabulary:
 
     def __reduce__(self) -> tuple:
         return Vocabulary, (self.model,)
+
+
+_BLANKS = [ord(c) for c in map(chr, range(0x3001)) if c.isspace()] + [0x200B, 0xFEFF]
+"""Python's whitespace, and two zero-width characters that SentencePiece treats as spaces."""
+
+_IS_BLANK = np.zeros(max(_BLANKS) + 2, bool)  # by code point; the last entry is for all higher ones
+_IS_BLANK[_BLANKS] = True
+
+
+def tidy_spans(
+    lines: Sequence[str], lengths: np.ndarray, spans: np.ndarray, markers: np.ndarray
+) -> np.ndarray:
+    """Converts the spans of different tokenizers to xlj's convention.
+
+    - A piece that only marks the start of a word (U+2581 alone) has an empty span.
+    - One character can become several pieces: U+00BD (½) is normalized to three characters, and
+      rare characters become bytes. The span of each such piece is the whole character.
+      SentencePiece itself assigns the character to the last piece only.
+    - Blanks at both ends of a span are removed, so a piece that consists of blanks has an empty
+      span.
+
+    Args:
+      lines: the lines.
+      lengths: number of pieces of each line, int64 [lines].
+      spans: start and end of each piece, in characters of the line, as the tokenizer returns them,
+        int32 [pieces, 2].
+      markers: whether each piece only marks the start of a word, bool [pieces].
+
+    Returns:
+      Start and end of each piece, in characters of the line, int32 [pieces, 2]. They are equal for
+      an empty span.
+    """
+    sizes = np.fromiter(map(len, lines), np.int64, len(lines)) + 1  # + 1: a line feed
+    offsets = np.repeat(np.cumsum(sizes) - sizes, lengths)
+    begins, ends = spans[:, 0] + offsets, spans[:, 1] + offsets
+    ends = np.where(markers, begins, ends)
+
+    piece = np.arange(len(begins))
+    next_full = np.where(begins < ends, piece, len(piece) - 1)
+    next_full = np.minimum.accumulate(next_full[::-1])[::-1]  # the next piece with characters
+    shares_character = ~markers & (begins[next_full] == begins)
+    ends = np.where(shares_character, ends[next_full], ends)
+
+    text = np.frombuffer("\n".join([*lines, ""]).encode("utf-32-le", "surrogatepass"), "<u4")
+    is_blank = _IS_BLANK[np.minimum(text, len(_IS_BLANK) - 1)]
+    index = np.arange(len(text))
+    next_solid = np.minimum.accumulate(np.where(is_blank, len(text), index)[::-1])[::-1]
+    last_solid = np.maximum.accumulate(np.where(is_blank, -1, index))
+    has_characters = begins < ends
+    begins[has_characters] = np.minimum(next_solid[begins[has_characters]], ends[has_characters])
+    has_characters = begins < ends
+    ends[has_characters] = last_solid[ends[has_characters] - 1] + 1
+    return np.stack([begins - offsets, ends - offsets], 1).astype(np.int32)
+
+
+def read(model: bytes) -> Codec:
+    """Reads a model; piece i >= 3 gets id i + 1, as in XLM-R's tokenizer.
+
+    Args:
+      model: the bytes of the file.
+
+    Raises:
+      ConfigError: if the bytes are not a SentencePiece model, if its first pieces are not `<unk>`,
+        `<s>`, `</s>`, or if a piece is not UTF-8. The caller puts the file name before the message.
+    """
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"is neither a SentencePiece model nor a tokenizer.json ({error})"
+        ) from None
+    special_ids = [processor.unk_id(), processor.bos_id(), processor.eos_id()]
+    if special_ids != [0, 1, 2]:
+        raise ConfigError(
+            f"has <unk>, <s>, </s> with the ids {special_ids}, but XLM-R's layout needs [0, 1, 2]; "
+            "train the model with SentencePiece's defaults (--unk_id=0 --bos_id=1 --eos_id=2 "
+            "--pad_id=-1)"
+        )
+    pieces = (*SPECIALS, *_learned_pieces(processor), MASK)
+
+    our_ids = np.arange(1, processor.get_piece_size() + 1, dtype=np.int32)
+    our_ids[0] = UNK
+
+    def encode(lines: Sequence[str]) -> Ragged:
+        # The public method with return_type="numpy" takes five times as long as this one.
+        buffers = processor._processor._EncodeAsBufferBatch(  # type: ignore[attr-defined]
+            list(lines), 1, None, False, -1, 0.1, False, False, False
+        )
+        copies = list(map(bytes, buffers))
+        ids = np.frombuffer(b"".join(copies), np.int32)
+        sizes = np.fromiter(map(len, copies), np.int64, len(copies))
+        return Ragged(ids, sizes // ids.itemsize)
+
+    def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        if not lines:  # SentencePiece 0.2.2 fails on an empty list
+            return []
+        encoded = processor.encode(list(lines), num_threads=1, return_type="offset_mapping")
+        return [(line["ids"], line["offsets"]) for line in encoded]
+
+    def encode_masked(text: str) -> np.ndarray:
+        encoded = encode(text.split(MASK))
+        mask_positions = encoded.starts[1:]  # a mask comes before each part except the first
+        return np.insert(our_ids.take(encoded.ids), mask_positions, len(pieces) - 1)
+
+    return Codec(
+        pieces=pieces,
+        native_ids=np.arange(len(pieces), dtype=np.int32),
+        native_specials=(*SPECIALS, MASK),
+        native_special_ids=(*range(len(SPECIALS)), len(pieces) - 1),
+        separator="",
+        markers="sentencepiece",
+        our_ids=our_ids,
+        word_prefix=word_prefix(processor.encode("a", out_type=str), "\u2581"),
+        encode=encode,
+        encode_masked=encode_masked,
+        encode_with_spans=encode_with_spans,
+    )
+
+
+def _learned_pieces(processor: sentencepiece.SentencePieceProcessor) -> Iterator[str]:
+    for i in range(3, processor.get_piece_size()):
+        try:
+            yield processor.id_to_piece(i)
+        except UnicodeDecodeError:
+            raise ConfigError(f"is damaged: its piece {i} is not UTF-8") from None
+
+
+class Fertility(NamedTuple):
+    """Counts of words and pieces in some lines.
+
+    Attributes:
+      words: number of words.
+      pieces: number of pieces.
+      unknown: number of pieces that are `<unk>`.
+    """
+
+    words: int
+    pieces: int
+    unknown: int
+
+    @property
+    def pieces_per_word(self) -> float:
+        """The fertility; NaN without words."""
+        return self.pieces / self.words if self.words else float("nan")
+
+    @property
+    def unknown_share(self) -> float:
+        """The share of pieces that are `<unk>`; 0 without pieces."""
+        return self.unknown / self.pieces if self.pieces else 0.0
+
+
+def measure_fertility(vocabulary: Vocabulary, lines: Sequence[str]) -> Fertility:
+    """Counts the words (`data.text.words.WORD`) and the pieces of some lines."""
+    ids = vocabulary.encode(lines).ids
+    words = sum(1 for line in lines for _ in WORD.finditer(line))
+    return Fertility(words, len(ids), int((ids == UNK).sum()))

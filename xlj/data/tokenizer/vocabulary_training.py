@@ -60,7 +60,7 @@ def balance(
     characters: Mapping[str, int],
     alpha: float,
     lines: int,
-    parts: Mapping[str, float] | None = None,
+    sampled_shares: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Chooses how many lines of each language to train on, and the weight of each line.
 
@@ -73,14 +73,14 @@ def balance(
       characters: number of characters of these lines, above 0.
       alpha: the exponent.
       lines: maximum number of lines to train on, in total.
-      parts: for each language, the share of its text that `sentences` and `characters` count, above
-        0 and at most 1; None if they count the whole text.
+      sampled_shares: for each language, the share of its text that `sentences` and `characters`
+        count, above 0 and at most 1; None if they count the whole text.
 
     Returns:
       The number of lines of each language, and the weight of a line of each language, at least 1.
     """
     mean = {name: characters[name] / sentences[name] for name in sentences}
-    whole = {name: characters[name] / (parts or {}).get(name, 1.0) for name in sentences}
+    whole = {name: characters[name] / (sampled_shares or {}).get(name, 1.0) for name in sentences}
     goal = {name: whole[name] ** alpha / mean[name] for name in sentences}  # proportional to lines
     line_counts: dict[str, int] = {}
     remaining = lines

@@ -144,8 +144,8 @@ def _check_gradients(
 
 def _within_window(length: int, window: int | None) -> np.ndarray:
     """Returns which indices of a row are at most `window` apart: bool [length, length]."""
-    places = np.arange(length)
-    distance = np.abs(places[:, None] - places)
+    positions = np.arange(length)
+    distance = np.abs(positions[:, None] - positions)
     return distance <= (length if window is None else window)
 
 

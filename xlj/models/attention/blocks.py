@@ -108,7 +108,7 @@ class Blocks(reference.AllPairs):
         self, weights: jax.Array, seeds: jax.Array, rate: float, first: jax.Array | None
     ) -> jax.Array:
         """Applies dropout to weights float32 [rows, heads, blocks, block, 3 block]."""
-        return tiles.drop(weights, seeds, *_places(self.length, self.block), rate)
+        return tiles.drop(weights, seeds, *_positions(self.length, self.block), rate)
 
 
 def split_blocks(x: jax.Array, block: int) -> jax.Array:
@@ -165,13 +165,13 @@ def find_visible(query_ids: jax.Array, key_ids: jax.Array, block: int, window: i
       bool [rows, blocks, block, 3 block].
     """
     length = key_ids.shape[1]
-    queries, keys = _places(length, block)
+    queries, keys = _positions(length, block)
     inside = (keys >= 0) & (keys < length) & interface.is_within(queries, keys, window)
     span_ids = gather_spans(key_ids[..., None], block).swapaxes(2, 3)  # [rows, blocks, 1, 3 block]
     return (split_blocks(query_ids[..., None], block) == span_ids) & inside
 
 
-def _places(length: int, block: int) -> tuple[jax.Array, jax.Array]:
+def _positions(length: int, block: int) -> tuple[jax.Array, jax.Array]:
     """Returns the indices in the row of all queries, and of the keys of their spans.
 
     Returns:

@@ -16,7 +16,7 @@ from xlj.models.attention.interface import Costs, Operands, Request
 from xlj.models.attention.tiles import Inputs, Sizes
 from xlj.models.dense import PRODUCT
 from xlj.sharding import devices
-from xlj.sharding.rules import REPLICATED, ROWS
+from xlj.sharding.devices import REPLICATED, ROWS
 
 
 class Kernels(Protocol):

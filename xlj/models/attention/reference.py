@@ -14,10 +14,8 @@ import jax.numpy as jnp
 from xlj.models import dropout
 from xlj.models.attention import interface
 from xlj.models.attention.interface import Costs, Mask, Operands, Request
-from xlj.models.counting import is_counting
 from xlj.models.dense import PRODUCT, checkpoint_name
-from xlj.models.gradients import with_gradient
-from xlj.models.lowering import products, swap_axes_copied
+from xlj.models.lowering import is_counting, products, swap_axes_copied, with_gradient
 
 
 class Dense(interface.Implementation):

@@ -156,11 +156,11 @@ def _near(
     reach = min(-(-window // block), count - 1)
     blocks, inside = jnp.arange(count, dtype=jnp.int32), jnp.arange(block, dtype=jnp.int32)
     near = blocks[:, None] + jnp.arange(-reach, reach + 1, dtype=jnp.int32)  # [blocks, near]
-    places = (blocks[:, None] * block + inside)[:, None, :, None]  # [blocks, 1, block, 1]
-    other_places = near[:, :, None, None] * block + inside  # [blocks, near, 1, block]
+    positions = (blocks[:, None] * block + inside)[:, None, :, None]  # [blocks, 1, block, 1]
+    other_positions = near[:, :, None, None] * block + inside  # [blocks, near, 1, block]
     other_ids = others.reshape(rows, count, 1, block)[:, jnp.clip(near, 0, count - 1)]
     equal = ids.reshape(rows, count, 1, block, 1) == other_ids  # [rows, blocks, near, block, block]
-    visible = (equal & interface.is_within(places, other_places, window)).any((3, 4))
+    visible = (equal & interface.is_within(positions, other_positions, window)).any((3, 4))
     visible &= (near >= 0) & (near < count)
     first = jnp.where(visible, near, count).min(-1)
     end = jnp.where(visible, near + 1, 0).max(-1)

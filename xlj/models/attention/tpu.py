@@ -103,7 +103,7 @@ def forward(
                 shrink = jnp.exp(largest - new)  # [1, queries], like new and total
                 total = total * shrink + weights.sum(0, keepdims=True)
                 if sizes.rate:
-                    weights *= tiles.keep_factors(head_seed, *_places(i, j, block), sizes.rate)
+                    weights *= tiles.keep_factors(head_seed, *_positions(i, j, block), sizes.rate)
                 v = v_ref[there, :]
                 return out * shrink + tiles.dot(v, weights.astype(v.dtype), (0, 0)), new, total
 
@@ -234,7 +234,7 @@ def backward(
                 grad_weights = tiles.dot(v, do, (1, 1))  # [keys, queries], like weights
                 dropped = weights
                 if sizes.rate:
-                    factors = tiles.keep_factors(head_seed, *_places(i, j, block), sizes.rate)
+                    factors = tiles.keep_factors(head_seed, *_positions(i, j, block), sizes.rate)
                     dropped, grad_weights = weights * factors, grad_weights * factors
                 inner = inner_ref[h : h + 1, there]  # [1, queries]
                 grad_scores = tiles.compute_grad_scores(
@@ -394,10 +394,10 @@ def _visible(
     visible = ids_of_k == ids_of_q
     if sizes.window is None:
         return visible
-    return visible & interface.is_within(*_places(i, j, sizes.block), sizes.window)
+    return visible & interface.is_within(*_positions(i, j, sizes.block), sizes.window)
 
 
-def _places(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
+def _positions(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
     """Returns the indices in the row of the queries of block i, and of the keys of block j.
 
     Returns:

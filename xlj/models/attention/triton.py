@@ -124,7 +124,7 @@ def forward(
             shrink = jnp.exp(largest - new)  # [queries], like new and total
             total = total * shrink + weights.sum(1)
             if sizes.rate:
-                weights *= tiles.keep_factors(seed, *_places(i, j, block), sizes.rate)
+                weights *= tiles.keep_factors(seed, *_positions(i, j, block), sizes.rate)
             v = v_ref[there, :]
             out = out * shrink[:, None] + tiles.dot(
                 weights.astype(v.dtype), v, (1, 0)
@@ -194,7 +194,7 @@ def backward(
         grad_weights = tiles.dot(do, v, (1, 1))
         dropped = weights
         if sizes.rate:
-            factors = tiles.keep_factors(seed, *_places(i, j, block), sizes.rate)
+            factors = tiles.keep_factors(seed, *_positions(i, j, block), sizes.rate)
             dropped, grad_weights = weights * factors, grad_weights * factors
         return dropped, tiles.compute_grad_scores(
             weights, grad_weights, inner[:, None], visible, sizes.window
@@ -353,11 +353,11 @@ def _visible(
     visible = ids_of_q == ids_of_k
     if sizes.window is None:
         return visible
-    return visible & interface.is_within(*_places(i, j, sizes.block), sizes.window)
+    return visible & interface.is_within(*_positions(i, j, sizes.block), sizes.window)
 
 
-def _places(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the places in a row of the queries of block i, and of the keys of block j.
+def _positions(i: jax.Array, j: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
+    """Returns the positions in a row of the queries of block i, and of the keys of block j.
 
     Returns:
       int32 [block, 1] for the queries, and int32 [1, block] for the keys.

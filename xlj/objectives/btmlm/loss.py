@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import Model
-from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import sampling_rates
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import EOS, PAD, SPECIALS
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
@@ -20,7 +20,7 @@ from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
 from xlj.objectives.mlm.head import predict
 from xlj.objectives.mlm.loss import blind_share, gather, prediction_loss, prediction_part
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, Objective, Rows, check_rows
-from xlj.objectives.vocabulary.choosing import choose
+from xlj.objectives.vocabulary.logits import choose
 from xlj.sharding.trees import Params
 
 
@@ -35,9 +35,9 @@ class BTMLMInputs(NamedTuple):
     source: jax.Array
     """Input of the first stage, int32 [rows, length]: sentences are not masked."""
     positions: jax.Array
-    """Index in the row of each placeholder, int32 [rows, places]."""
+    """Index in the row of each placeholder, int32 [rows, placeholders]."""
     used: jax.Array
-    """Which of `positions` have a placeholder, bool [rows, places]."""
+    """Which of `positions` have a placeholder, bool [rows, placeholders]."""
     targets: jax.Array
     """The target language of each token's example, as an index into `Corpus.languages`, int32
     [rows, length]."""
@@ -49,8 +49,8 @@ class BTMLMInputs(NamedTuple):
         self.masked.check(
             function,
             source=("int32 [rows, length]", self.source),
-            placeholder_positions=("int32 [rows, places]", self.positions),
-            used=("bool [rows, places]", self.used),
+            placeholder_positions=("int32 [rows, placeholders]", self.positions),
+            used=("bool [rows, placeholders]", self.used),
             targets=("int32 [rows, length]", self.targets),
             sample_rngs=("key [rows]", self.sample_rngs),
         )
@@ -113,7 +113,7 @@ def objective(
     )
 
 
-def places_in(length: int) -> int:
+def max_placeholders(length: int) -> int:
     """Returns the largest number of placeholders in a row of `length` tokens.
 
     It is a quarter of the tokens, rounded up. The shortest example has four tokens: `<s>`, one
@@ -182,9 +182,11 @@ def corrupt(
     is_placeholder = is_slot & (place < count)
     source = jnp.where(is_slot & ~is_placeholder, PAD, tokens)
     masked = mask_tokens({**rows, "tokens": source}, mask_rngs, options, vocabulary_size)
-    places = places_in(tokens.shape[1])
+    placeholders = max_placeholders(tokens.shape[1])
     # False sorts before True, so the indices of placeholders come first, in order.
-    positions = jnp.argsort(~is_placeholder, axis=1, stable=True)[:, :places].astype(jnp.int32)
+    positions = jnp.argsort(~is_placeholder, axis=1, stable=True)[:, :placeholders].astype(
+        jnp.int32
+    )
     logits = jnp.log(jnp.maximum(jnp.asarray(probabilities), 1e-30))[rows["languages"][:, 0]]
     drawn = jax.vmap(lambda rng, row: jax.random.categorical(rng, row, shape=tokens.shape[1:]))(
         target_rngs, logits
@@ -226,15 +228,15 @@ def fill(
     inputs.check("fill")
     hidden = encoder.apply(params, model, _generation_inputs(model, inputs))
     table, head = params["embeddings"]["word"], params["prediction_head"]
-    # vectors: [rows, places, hidden]
+    # vectors: [rows, placeholders, hidden]
     vectors, table, bias = predict(head, table, model, gather(hidden, inputs.positions))
     # Specials, and the last token, `<mask>`, are never pseudo-tokens.
     bias = bias.at[: len(SPECIALS)].set(-jnp.inf).at[-1].set(-jnp.inf)
-    rows, places = inputs.positions.shape
+    rows, placeholders = inputs.positions.shape
     sampled = options.generation == "sample"
-    rngs = split(inputs.sample_rngs, places).T.reshape(-1) if sampled else None
-    flat = vectors.reshape(rows * places, -1)
-    pseudo = choose(flat, table, bias, jnp.dtype(model.dtype), rngs).reshape(rows, places)
+    rngs = split(inputs.sample_rngs, placeholders).T.reshape(-1) if sampled else None
+    flat = vectors.reshape(rows * placeholders, -1)
+    pseudo = choose(flat, table, bias, jnp.dtype(model.dtype), rngs).reshape(rows, placeholders)
     at_row = jnp.arange(rows)[:, None]
 
     def fill_tokens(tokens: jax.Array) -> jax.Array:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs

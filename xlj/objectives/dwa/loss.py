@@ -1,8 +1,12 @@
-"""Denoising word alignment (DWA) with translation language modelling, of XLM-Align."""
+"""Denoising word alignment (DWA) with translation language modelling, of XLM-Align.
+
+The head is XLM-Align's pointer network, which points from a token to its translation.
+"""
 
 from functools import partial
 from typing import NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -10,13 +14,15 @@ from xlj.alignment_math import extraction
 from xlj.alignment_math.sinkhorn import sinkhorn
 from xlj.config import Model
 from xlj.contracts.arrays import Specified, check
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
+from xlj.models.dense import Dense
 from xlj.models.dropout import Rngs
+from xlj.models.lowering import precision_of
+from xlj.models.modules import init_head, run
 from xlj.models.segments import segments, whole_examples
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
-from xlj.objectives.dwa.head import init_pointer, point
 from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.mlm import loss as mlm
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Rows
@@ -253,3 +259,49 @@ def pointer_loss(head: Params, model: Model, hidden: jax.Array, inputs: DWAInput
         count=is_query.sum(1).astype(jnp.float32),
         correct=correct.sum(1).astype(jnp.float32),
     )
+
+
+class Pointer(nn.Module):
+    """XLM-Align's pointer network (Equations 11 to 13).
+
+    It is one attention head. The linear maps of queries and of keys have a bias.
+    """
+
+    model: Model
+
+    @nn.compact
+    def __call__(self, queries: jax.Array, keys: jax.Array) -> jax.Array:
+        """Computes scores, float32 [rows, q, k], before the softmax.
+
+        Args:
+          queries: vectors of the tokens that point, float [rows, q, hidden].
+          keys: vectors of the tokens to point to, float [rows, k, hidden].
+        """
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        q = Dense(model.hidden, dtype, model.init_std, name="query")(queries).astype(dtype)
+        k = Dense(model.hidden, dtype, model.init_std, name="key")(keys).astype(dtype)
+        scores = jnp.einsum(
+            "rqh,rkh->rqk", q, k, precision=precision_of(dtype), preferred_element_type=jnp.float32
+        )
+        return scores * model.hidden**-0.5
+
+
+def init_pointer(rng: jax.Array, model: Model) -> Params:
+    """Returns new parameters of a `Pointer` head."""
+    vectors = jnp.zeros((1, 1, model.hidden))
+    return init_head("init_pointer", Pointer(model), rng, vectors, vectors)
+
+
+def point(params: Params, model: Model, queries: jax.Array, keys: jax.Array) -> jax.Array:
+    """Computes the scores of a `Pointer` head, float32 [rows, q, k].
+
+    Args:
+      queries: vectors of the tokens that point, float [rows, q, hidden].
+      keys: vectors of the tokens to point to, float [rows, k, hidden].
+    """
+    check(
+        "point",
+        queries=(f"float [rows, q, {model.hidden}]", queries),
+        keys=(f"float [rows, k, {model.hidden}]", keys),
+    )
+    return run(Pointer(model), params, queries, keys)

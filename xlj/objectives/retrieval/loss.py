@@ -8,13 +8,11 @@ import jax.numpy as jnp
 
 from xlj.config import Model, max_pairs
 from xlj.contracts.arrays import check
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.models.example_vectors import average_examples, is_example
-from xlj.models.segments import segments, whole_examples
-from xlj.objectives.bitext import split_sides
-from xlj.objectives.corruption import split
+from xlj.models.segments import average_examples, is_example, segments, whole_examples
+from xlj.objectives.corruption import split, split_sides
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Rows
 from xlj.objectives.retrieval.options import Retrieval
 from xlj.sharding.trees import Params
@@ -225,8 +223,8 @@ def _digests(tokens: jax.Array, max_pairs_per_row: int) -> jax.Array:
       uint32 [rows, max_pairs_per_row]; 0 in slots without an example.
     """
     layout = segments(tokens)
-    places = layout.position.astype(jnp.uint32)
-    mixed = tokens.astype(jnp.uint32) * jnp.uint32(0x9E3779B1) + places * jnp.uint32(0x85EBCA77)
+    positions = layout.position.astype(jnp.uint32)
+    mixed = tokens.astype(jnp.uint32) * jnp.uint32(0x9E3779B1) + positions * jnp.uint32(0x85EBCA77)
     mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
     mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
     mixed ^= mixed >> 16

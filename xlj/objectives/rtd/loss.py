@@ -1,27 +1,32 @@
-"""Replaced token detection: MRTD on monolingual rows, TRTD on rows of sentence pairs (XLM-E)."""
+"""Replaced token detection: MRTD on monolingual rows, TRTD on rows of sentence pairs (XLM-E).
+
+The head is ELECTRA's: it predicts whether tokens were replaced.
+"""
 
 import dataclasses
 from functools import partial
 from typing import NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from xlj.config import Model
 from xlj.contracts.arrays import Specified, check
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
+from xlj.models.dense import Dense
 from xlj.models.dropout import Rngs
+from xlj.models.modules import init_head, run
 from xlj.models.segments import whole_examples
 from xlj.objectives.corruption import Masked, mask_tokens, split
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.mlm.loss import gather, prediction_loss
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Rows
-from xlj.objectives.rtd.head import detect, init_detection
 from xlj.objectives.rtd.options import ReplacedTokenDetection
-from xlj.objectives.vocabulary.choosing import choose
+from xlj.objectives.vocabulary.logits import choose
 from xlj.sharding.trees import Params
 
 
@@ -166,3 +171,31 @@ def detection_loss(logits: jax.Array, replaced: jax.Array, original: jax.Array) 
         count=real.sum(1).astype(jnp.float32),
         correct=(real & ((logits > 0) == is_replaced)).sum(1).astype(jnp.float32),
     )
+
+
+class Detection(nn.Module):
+    """ELECTRA's discriminator head: one logit per token."""
+
+    model: Model
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array) -> jax.Array:
+        """Maps hidden, float [..., hidden] -> logits of "was replaced", float32 [...]."""
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        x = nn.gelu(Dense(model.hidden, dtype, model.init_std, name="dense")(hidden), False)
+        return Dense(1, dtype, model.init_std, name="output")(x)[..., 0]
+
+
+def init_detection(rng: jax.Array, model: Model) -> Params:
+    """Returns new parameters of a `Detection` head."""
+    return init_head("init_detection", Detection(model), rng, jnp.zeros((1, model.hidden)))
+
+
+def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
+    """Computes the logits of "was replaced": hidden, float [..., hidden] -> float32 [...].
+
+    Args:
+      params: of a `Detection` head.
+    """
+    check("detect", hidden=(f"float [..., {model.hidden}]", hidden))
+    return run(Detection(model), params, hidden)

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlj.config import Model, tasks
+from xlj.config import Model, task
 from xlj.contracts.arrays import check
 from xlj.models.dense import Dense
 from xlj.models.dropout import Rngs, dropout
@@ -79,13 +79,13 @@ def of_kind(kind: str) -> TaskHead:
     Raises:
       ConfigError: if there is no such kind, or its code cannot be loaded (`tasks.load`).
     """
-    head: TaskHead = tasks.load(kind).head()
+    head: TaskHead = task.load(kind).head()
     return head
 
 
 def head_of(kind: str) -> str:
     """Returns the name that the head of a kind of task has in the parameters: `KIND_head`."""
-    return f"{tasks.load(kind).name}_head"
+    return f"{task.load(kind).name}_head"
 
 
 class Classification(nn.Module):

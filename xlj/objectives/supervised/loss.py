@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.models.segments import whole_examples

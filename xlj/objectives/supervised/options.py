@@ -7,7 +7,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 
-from xlj.config import tasks
+from xlj.config import task
 from xlj.config.fields import ConfigTree
 from xlj.config.objectives import Options
 
@@ -66,8 +66,8 @@ def supervised(kind: str) -> type[Supervised]:
     Args:
       kind: a name in `tasks.KINDS` or `tasks.VARIANTS`, or `module:function`.
     """
-    is_own = tasks.is_own(kind)
-    name = tasks.load(kind).name if is_own else kind
+    is_own = task.is_own(kind)
+    name = task.load(kind).name if is_own else kind
     options: type[Supervised] = type(name, (OwnTask if is_own else Supervised,), {"rows": name})
     return options
 
@@ -77,7 +77,7 @@ def recorded_kind(record: ConfigTree) -> str:
     for name, options in record["objectives"].items():
         if name in SUPERVISED:
             return str(name)
-        if isinstance(options, Mapping) and tasks.is_own(str(options.get("kind", ""))):
+        if isinstance(options, Mapping) and task.is_own(str(options.get("kind", ""))):
             return str(options["kind"])
     return ""
 
@@ -92,6 +92,6 @@ def supervised_in(record: ConfigTree) -> ConfigTree:
 
 
 SUPERVISED: dict[str, type[Supervised]] = {
-    name: supervised(name) for name in (*tasks.KINDS, *tasks.VARIANTS)
+    name: supervised(name) for name in (*task.KINDS, *task.VARIANTS)
 }
 """The classes of options for the kinds of tasks that xlj has, by name."""

@@ -3,8 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from xlj.models.gradients import with_gradient
-from xlj.models.lowering import product, product_over_rows, sum_over_rows
+from xlj.models.lowering import product, product_over_rows, sum_over_rows, with_gradient
 from xlj.objectives.vocabulary import kept_logits
 from xlj.objectives.vocabulary.logits import (
     BLOCK,
@@ -15,7 +14,7 @@ from xlj.objectives.vocabulary.logits import (
     statistics,
 )
 from xlj.sharding import devices
-from xlj.sharding.rules import REPLICATED, ROWS, TABLE
+from xlj.sharding.devices import REPLICATED, ROWS, TABLE
 
 
 def cross_entropy(
@@ -120,9 +119,9 @@ def _backward(
         def body(carry: BackwardCarry, start: jax.Array) -> tuple[BackwardCarry, None]:
             grad_vectors, grad_table, grad_bias = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
-            places = labels - true_start, start - true_start
+            offsets = labels - true_start, start - true_start
             grad_logits = gradient(
-                vectors, weights, biases, *places, normaliser, grad_loss
+                vectors, weights, biases, *offsets, normaliser, grad_loss
             )  # [n, size]
             more_grad_vectors = product(grad_logits, weights, dtype)  # [n, hidden]
             grad_weights = devices.reduce_sum(product_over_rows(grad_logits, vectors, dtype), 1)

@@ -8,19 +8,19 @@ the gradient of the table. On a CPU, this copy takes longer than the computation
 import jax
 import jax.numpy as jnp
 
-from xlj.models.counting import is_counting
-from xlj.models.gradients import with_gradient
 from xlj.models.lowering import (
+    is_counting,
     product,
     product_dtype,
     product_over_rows,
     rounded,
     row_multiple,
     sum_over_rows,
+    with_gradient,
 )
 from xlj.objectives.vocabulary.logits import check_factors, products
 from xlj.sharding import devices
-from xlj.sharding.rules import REPLICATED, ROWS
+from xlj.sharding.devices import REPLICATED, ROWS
 
 MOST = {"cpu": 2**28, "gpu": 5 * 2**28}
 """Largest number of bytes of logits to keep, by platform. On TPUs the number is 0, since we have no

@@ -1,12 +1,15 @@
-"""Logits of a block of the vocabulary, their statistics and their gradient."""
+"""Logits of a block of the vocabulary, their statistics and their gradient.
+
+Also chooses tokens of a large vocabulary: the argmax of the logits, or a sample from the softmax.
+"""
 
 import jax
 import jax.numpy as jnp
 
 from xlj.contracts.arrays import Specified, check
-from xlj.models.counting import is_counting
-from xlj.models.lowering import product, rounded, rounded_on_gpus
+from xlj.models.lowering import is_counting, product, rounded, rounded_on_gpus
 from xlj.sharding import devices
+from xlj.sharding.devices import REPLICATED, ROWS, TABLE
 
 BLOCK = 16_384
 """Number of vocabulary entries per block. The logits of one block are in memory at a time."""
@@ -172,8 +175,8 @@ def statistics(
     check_block("statistics", vectors, weights, bias, first, labels)
     logits = block_logits(vectors, weights, bias, first)
     largest = logits.max(1)
-    places = jnp.arange(len(bias), dtype=jnp.int32)
-    place = jnp.where(logits == largest[:, None], places, jnp.iinfo(jnp.int32).max).min(1)
+    indices = jnp.arange(len(bias), dtype=jnp.int32)
+    place = jnp.where(logits == largest[:, None], indices, jnp.iinfo(jnp.int32).max).min(1)
     label_logit = jnp.where(_is_label(labels, first, len(bias)), logits, 0).sum(1)
     return largest, jnp.exp(logits - largest[:, None]).sum(1), place, label_logit
 
@@ -205,5 +208,59 @@ def _is_label(labels: jax.Array, first: jax.Array, size: int) -> jax.Array:
 
     Entries before `first`, the first entry that counts, are never labels.
     """
-    places = jnp.arange(size, dtype=jnp.int32)
-    return (places == labels[:, None]) & (places >= first)
+    indices = jnp.arange(size, dtype=jnp.int32)
+    return (indices == labels[:, None]) & (indices >= first)
+
+
+def choose(
+    vectors: jax.Array,
+    table: jax.Array,
+    bias: jax.Array,
+    dtype: jnp.dtype,
+    rngs: jax.Array | None = None,
+    temperature: float = 1.0,
+    block: int = BLOCK,
+) -> jax.Array:
+    """Returns the argmax of vectors @ table.T + bias, or, with `rngs`, a sample from the softmax.
+
+    Samples use the Gumbel-max trick. The logits of one block are in memory at a time. No gradient
+    passes through the result.
+
+    Args:
+      vectors: float32 [n, hidden].
+      table: float32 [vocabulary, hidden].
+      bias: float32 [vocabulary]; a token with -inf is never chosen.
+      dtype: the dtype to which vectors and table are rounded before their product.
+      rngs: a random key for each vector, [n]; None for the argmax.
+      temperature: divisor of the logits before sampling.
+      block: number of vocabulary entries per block.
+
+    Returns:
+      Token ids, int32 [n].
+    """
+    check_factors("choose", vectors, table, bias, rngs=("key [n]", rngs))
+    vectors, table, bias = jax.lax.stop_gradient((vectors, table, bias))
+
+    def compute_on_device(
+        vectors: jax.Array, table: jax.Array, bias: jax.Array, rngs: jax.Array | None
+    ) -> jax.Array:
+        size, starts = block_starts(table, block)
+
+        def body(carry: tuple[jax.Array, jax.Array], start: jax.Array) -> tuple:
+            largest, best = carry
+            weights, biases, true_start = block_of(table, bias, start, size, dtype)
+            scores = block_logits(vectors, weights, biases, start - true_start)  # [n, size]
+            if rngs is not None:
+                here = jax.vmap(jax.random.fold_in, (0, None))(rngs, start)
+                scores /= temperature
+                scores += jax.vmap(lambda rng: jax.random.gumbel(rng, (size,)))(here)
+            top = scores.max(1)
+            best = jnp.where(top > largest, scores.argmax(1).astype(jnp.int32) + true_start, best)
+            return (jnp.maximum(largest, top), best), None
+
+        initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))
+        unroll = devices.unroll_count(len(starts))
+        return jax.lax.scan(body, initial, starts, unroll=unroll)[0][1]
+
+    per_device = devices.per_device(compute_on_device, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
+    return per_device(vectors, table, bias, rngs)

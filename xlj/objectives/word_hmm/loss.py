@@ -16,14 +16,13 @@ import jax.numpy as jnp
 from xlj.alignment_math import hmm
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.models.lowering import precision_of
 from xlj.models.segments import segments, whole_examples
-from xlj.objectives.bitext import split_sides
-from xlj.objectives.corruption import split
+from xlj.objectives.corruption import split, split_sides
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Rows
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm.options import WordHMM
@@ -132,8 +131,8 @@ def _corrupt(rows: Rows, rngs: jax.Array) -> WordHMMInputs:
         # Specials get 2.0, above all random numbers, so they come last and can be recognised.
         order = jnp.where(words_of(side["tokens"]) > 0, order, 2.0).reshape(-1)
         size = min(word_hmm_head.NOISE, len(order))
-        places = jnp.argsort(order, stable=True)[:size]
-        tokens = jnp.where(order[places] < 2, side["tokens"].reshape(-1)[places], PAD)
+        indices = jnp.argsort(order, stable=True)[:size]
+        tokens = jnp.where(order[indices] < 2, side["tokens"].reshape(-1)[indices], PAD)
         drawn.append(jnp.pad(tokens, (0, word_hmm_head.NOISE - size), constant_values=PAD))
     noise = jnp.broadcast_to(jnp.stack(drawn), (len(rows["first"]), 2, word_hmm_head.NOISE))
     return WordHMMInputs(first, second, noise.astype(jnp.int32))

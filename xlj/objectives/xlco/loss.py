@@ -1,22 +1,26 @@
-"""Cross-lingual contrastive learning (XLCO) of InfoXLM, with a momentum encoder and a queue."""
+"""Cross-lingual contrastive learning (XLCO) of InfoXLM, with a momentum encoder and a queue.
+
+The head is InfoXLM's projection of sentence vectors.
+"""
 
 from functools import partial
 from typing import NamedTuple, TypedDict
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from xlj.config import Model, max_pairs
 from xlj.contracts.arrays import check
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
+from xlj.models.dense import matmul
 from xlj.models.dropout import Rngs
-from xlj.models.example_vectors import count_examples, find_starts, is_example
-from xlj.models.segments import whole_examples
-from xlj.objectives.bitext import split_sides
-from xlj.objectives.corruption import mask_tokens, split
+from xlj.models.modules import init_head, run
+from xlj.models.segments import count_examples, find_starts, is_example, whole_examples
+from xlj.objectives.corruption import mask_tokens, split, split_sides
 from xlj.objectives.objective import (
     ByMicrobatch,
     Loss,
@@ -26,7 +30,6 @@ from xlj.objectives.objective import (
     Rows,
     check_rows,
 )
-from xlj.objectives.xlco.head import init_projection, project
 from xlj.objectives.xlco.options import Contrast
 from xlj.sharding.trees import Params
 
@@ -126,11 +129,11 @@ def _update(
     real = is_example(inputs.keys["tokens"], max_examples).reshape(-1)
     before = jnp.cumsum(real) - real
     # Slots without an example get the index `size`, outside the queue, which mode="drop" ignores.
-    places = jnp.where(real, (state["next"] + before) % size, size)
+    slots = jnp.where(real, (state["next"] + before) % size, size)
     keys = inputs.vectors.reshape(-1, model.hidden)
     return {
         "momentum": jax.tree.map(average, state["momentum"], _vector_params(params, model, layer)),
-        "queue": state["queue"].at[places].set(keys, mode="drop"),
+        "queue": state["queue"].at[slots].set(keys, mode="drop"),
         "next": (state["next"] + real.sum()) % size,
         "filled": jnp.minimum(state["filled"] + real.sum(), size),
     }
@@ -318,3 +321,31 @@ def contrast(
     total = jnp.exp(key_scores - largest) + jnp.exp(queue_scores - largest[..., None]).sum(2)
     losses, correct = largest + jnp.log(total) - key_scores, key_scores >= queue_scores.max(2)
     return LossSums.weighted(losses, correct, real.astype(jnp.float32))
+
+
+class Projection(nn.Module):
+    """InfoXLM's projection for contrastive learning: a linear map without bias."""
+
+    model: Model
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array) -> jax.Array:
+        """Maps hidden, float [..., hidden] -> float32 [..., hidden]."""
+        normal = nn.initializers.normal(self.model.init_std)
+        kernel = self.param("kernel", normal, (self.model.hidden, self.model.hidden))
+        return matmul(hidden, kernel, jnp.dtype(self.model.dtype))
+
+
+def init_projection(rng: jax.Array, model: Model) -> Params:
+    """Returns new parameters of a `Projection` head."""
+    return init_head("init_projection", Projection(model), rng, jnp.zeros((1, model.hidden)))
+
+
+def project(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
+    """Projects hidden, float [..., hidden] -> float32 [..., hidden].
+
+    Args:
+      params: of a `Projection` head.
+    """
+    check("project", hidden=(f"float [..., {model.hidden}]", hidden))
+    return run(Projection(model), params, hidden)

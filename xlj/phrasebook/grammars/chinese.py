@@ -2,10 +2,8 @@
 
 from functools import partial
 
-from xlj.phrasebook.grammars.grammar import join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, times, words
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.grammars.grammar import forms, join, nameable, names, times, words
+from xlj.phrasebook.meaning import Clause, Participant, Word, word
 
 _WORDS = words("chinese")
 NOUNS = forms(_WORDS["nouns"])

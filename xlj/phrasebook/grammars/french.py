@@ -1,9 +1,18 @@
 """French: gender and number, elision and contraction, two-part negation, est-ce que."""
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, times, words
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.grammars.grammar import (
+    PERSONS,
+    agreement,
+    forms,
+    fuse,
+    is_feminine,
+    join,
+    nameable,
+    names,
+    times,
+    words,
+)
+from xlj.phrasebook.meaning import Clause, Participant, Word, word
 from xlj.phrasebook.world import COUNTRIES
 
 _WORDS = words("french")
@@ -68,8 +77,8 @@ def noun_phrase(p: Participant, role: str, negation: bool = False) -> list[Word]
         adjective = _adjective(p.adjective, feminine, p.plural)
         if len(spec) > 3 and not feminine and not p.plural and _vowel(form):
             adjective = spec[3]
-        parts = [word(part, "ADJ", role + ".adjective") for part in adjective.split()]
-        phrase = parts + phrase if before else phrase + parts
+        adjectives = [word(part, "ADJ", role + ".adjective") for part in adjective.split()]
+        phrase = adjectives + phrase if before else phrase + adjectives
     if p.count:
         phrase.insert(0, word(NUMBERS[p.count - 2], "NUM", role + ".count"))
     vowel, singular = _vowel(phrase[0].form), "la" if feminine else "le"
@@ -219,7 +228,7 @@ def _elide(words: list[Word]) -> list[Word]:
     return elided
 
 
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
+def clauses(members: tuple[Clause, ...], link: str | None) -> list[Word]:
     """Returns the words of a sentence of one or two clauses, with its punctuation."""
-    words = join(parts, link, _clause, LINKS, commas=("but",))
+    words = join(members, link, _clause, LINKS, commas=("but",))
     return fuse(_elide(words), CONTRACTIONS)

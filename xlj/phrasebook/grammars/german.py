@@ -1,9 +1,17 @@
 """German: verb-second order; three genders; cases; weak and strong adjectives; separable verbs."""
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, times, words
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.grammars.grammar import (
+    PERSONS,
+    agreement,
+    forms,
+    fuse,
+    join,
+    nameable,
+    names,
+    times,
+    words,
+)
+from xlj.phrasebook.meaning import Clause, Participant, Word, word
 
 _WORDS = words("german")
 NOUNS = forms(_WORDS["nouns"])
@@ -196,10 +204,10 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
     return fuse([*front, finite, *first, *middle, *closing], CONTRACTIONS)
 
 
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
+def clauses(members: tuple[Clause, ...], link: str | None) -> list[Word]:
     """Returns the words of a sentence of one or two clauses, with its punctuation."""
 
     def clause(clause: Clause, n: str) -> list[Word]:
         return _clause(clause, n, subordinate=link == "because" and n == "1")
 
-    return join(parts, link, clause, LINKS, commas=("and", "but", "because"))
+    return join(members, link, clause, LINKS, commas=("and", "but", "because"))

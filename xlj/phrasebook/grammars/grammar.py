@@ -1,9 +1,14 @@
-"""Parts that the grammars of several languages share."""
+"""Parts that the grammars of several languages share.
 
+Also reads the words of a language from `words/LANGUAGE.toml`; sections map concepts to words.
+"""
+
+import tomllib
 from collections.abc import Callable, Mapping
+from importlib import resources
 
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from xlj.phrasebook import world
+from xlj.phrasebook.meaning import Clause, Participant, Word, named, word
 
 Links = Mapping[str, tuple[str, str]]
 """By kind of link ('and', 'but', 'because'): the words that join two clauses, and their part of
@@ -72,7 +77,7 @@ def fuse(words: list[Word], contractions: Mapping[str, str]) -> list[Word]:
 
 
 def join(
-    parts: tuple[Clause, ...],
+    members: tuple[Clause, ...],
     link: str | None,
     clause: Callable[[Clause, str], list[Word]],
     links: Links,
@@ -82,7 +87,7 @@ def join(
     """Returns the words of a sentence of one or two clauses, with its punctuation.
 
     Args:
-      parts: the clauses.
+      members: the clauses.
       link: 'and', 'but' or 'because' before the second clause; None for one clause.
       clause: returns the words of a clause; its arguments are the clause and its number, '0' or
         '1'.
@@ -91,14 +96,14 @@ def join(
       marks: the full stop, the question mark and the comma.
     """
     stop, question, comma = marks
-    words = clause(parts[0], "0")
+    words = clause(members[0], "0")
     if link:
         if link in commas:
             words.append(word(comma, "PUNCT", "comma"))
         form, upos = links[link]
         words += [word(part, upos, "link") for part in form.split()]
-        words += clause(parts[1], "1")
-    words.append(word(question if parts[0].question else stop, "PUNCT", "stop"))
+        words += clause(members[1], "1")
+    words.append(word(question if members[0].question else stop, "PUNCT", "stop"))
     return words
 
 
@@ -114,3 +119,53 @@ def agreement(subject: Participant | None) -> str:
 _PERSONS = {"i": "1s", "you": "2s", "he": "3s", "she": "3s", "we": "1p", "they": "3p"}
 PERSONS = ("1s", "2s", "3s", "1p", "3p")
 """The order of forms in tables of verbs."""
+
+
+_SLOTS = {"ADP": "case", "DET": "det", "NUM": "hour"}
+
+
+def words(language: str) -> dict[str, dict[str, str]]:
+    """Reads a language's file, and returns its entries by section and concept.
+
+    Args:
+      language: the English name in lower case, such as 'german'.
+    """
+    file = resources.files("xlj.phrasebook.grammars") / "words" / f"{language}.toml"
+    return tomllib.loads(file.read_text("utf-8"))
+
+
+def forms(section: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Splits each entry of a section into forms at blanks, and turns underscores in forms into
+    spaces."""
+    return {
+        concept: tuple(form.replace("_", " ") for form in entry.split())
+        for concept, entry in section.items()
+    }
+
+
+def names(section: Mapping[str, str]) -> dict[str, str]:
+    """Returns the proper names of a language; names without an entry are spelled as in English."""
+    return {name: name.replace("_", " ").title() for name in world.NAMES} | dict(section)
+
+
+def times(section: Mapping[str, str]) -> dict[str, Callable[[str], list[Word]]]:
+    """Returns a function for each time.
+
+    The function takes the number of a clause, '0' or '1', and returns the words of the time in this
+    clause.
+
+    Entries are 'form/UPOS form/UPOS'. The part of speech (UPOS) determines the slot of a word:
+    'case' for adpositions, 'det' for determiners, 'hour' for numerals, and 'noun' for all other
+    words. Forms joined by underscores have the same part of speech.
+    """
+    return {concept: _tagged(entry) for concept, entry in section.items()}
+
+
+def _tagged(entry: str) -> Callable[[str], list[Word]]:
+    items = [item.rpartition("/") for item in entry.split()]
+    plan = [
+        (form, upos, f".time.{_SLOTS.get(upos, 'noun')}")
+        for whole, _, upos in items
+        for form in whole.split("_")
+    ]
+    return lambda n: [word(form, upos, n + slot) for form, upos, slot in plan]

@@ -2,10 +2,18 @@
 
 from functools import partial
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, times, words
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.grammars.grammar import (
+    PERSONS,
+    agreement,
+    forms,
+    is_feminine,
+    join,
+    nameable,
+    names,
+    times,
+    words,
+)
+from xlj.phrasebook.meaning import Clause, Participant, Word, word
 
 _WORDS = words("hindi")
 NOUNS = forms(_WORDS["nouns"])
@@ -282,8 +290,8 @@ def _clause(clause: Clause, n: str) -> list[Word]:
             words = [word("बहुत", "ADV", n + ".degree")]
         if clause.attribute:
             gender, plural = _gender(subject), _plural(subject)
-            parts = ADJECTIVES[clause.attribute].split()
-            words += [word(_agreeing(part, gender, plural), "ADJ", event) for part in parts]
+            adjectives = ADJECTIVES[clause.attribute].split()
+            words += [word(_agreeing(part, gender, plural), "ADJ", event) for part in adjectives]
         if clause.complement:
             words = noun_phrase(clause.complement, n + ".complement")
             if clause.negative or not clause.complement.adjective:

@@ -1,9 +1,18 @@
 """Spanish: pro-drop, ser and estar, preterite, personal a, gustar."""
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, times, words
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.grammars.grammar import (
+    PERSONS,
+    agreement,
+    forms,
+    fuse,
+    is_feminine,
+    join,
+    nameable,
+    names,
+    times,
+    words,
+)
+from xlj.phrasebook.meaning import Clause, Participant, Word, word
 from xlj.phrasebook.world import STATES
 
 _WORDS = words("spanish")
@@ -182,10 +191,10 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     return words if clause.time_first or not clause.time else words + TIMES[clause.time](n)
 
 
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
+def clauses(members: tuple[Clause, ...], link: str | None) -> list[Word]:
     """Returns the words of a sentence of one or two clauses, with its punctuation."""
-    words = fuse(join(parts, link, _clause, LINKS, commas=("but",)), CONTRACTIONS)
+    words = fuse(join(members, link, _clause, LINKS, commas=("but",)), CONTRACTIONS)
     for i, item in enumerate(words[:-1]):
         if item.form == "y" and words[i + 1].form.lower().startswith("i"):
             words[i] = Word("e", item.upos, item.entity, item.slots)
-    return [word("¿", "PUNCT", "opening"), *words] if parts[0].question else words
+    return [word("¿", "PUNCT", "opening"), *words] if members[0].question else words

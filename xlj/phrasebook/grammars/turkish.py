@@ -3,10 +3,17 @@
 from dataclasses import replace
 from functools import cache, partial
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, times, words
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.grammars.grammar import (
+    PERSONS,
+    agreement,
+    forms,
+    join,
+    nameable,
+    names,
+    times,
+    words,
+)
+from xlj.phrasebook.meaning import Clause, Participant, Word, word
 
 _WORDS = words("turkish")
 NOUNS = forms(_WORDS["nouns"])

@@ -9,19 +9,20 @@ from functools import cache, partial
 from itertools import islice
 from typing import Any
 
+from xlj.phrasebook.corpus import check_language, realise
 from xlj.phrasebook.labelled.examples import (
+    SPLITS,
     AnsweredQuestion,
     Example,
     LabelledMeanings,
     LabelledTexts,
     TaggedWords,
+    sentences,
 )
 from xlj.phrasebook.labelled.inference import inferences
 from xlj.phrasebook.labelled.paraphrases import paraphrases
 from xlj.phrasebook.labelled.questions import Asked, questions, span_of
-from xlj.phrasebook.labelled.splits import SPLITS, sentences
 from xlj.phrasebook.meaning import Meaning
-from xlj.phrasebook.realising import check_language, realise
 
 SIZES = {"nli": 24_000, "paraphrases": 4_000, "tags": 3_000, "entities": 3_000, "questions": 3_000}
 """The tasks, and the number of training examples in every language; dev and test have 500 each."""

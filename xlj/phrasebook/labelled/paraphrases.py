@@ -12,12 +12,11 @@ from itertools import count
 
 from xlj.phrasebook import world
 from xlj.phrasebook.casting import a_name
-from xlj.phrasebook.labelled.examples import LabelledMeanings
-from xlj.phrasebook.labelled.splits import all_within, drawn_clauses
+from xlj.phrasebook.labelled.examples import LabelledMeanings, all_within, drawn_clauses
 from xlj.phrasebook.meaning import Clause, Meaning, Participant
 from xlj.phrasebook.stream import RandomStream, seed_of
 
-_Parts = tuple[Clause, ...]
+_Clauses = tuple[Clause, ...]
 
 
 def paraphrases(split: str) -> Iterator[LabelledMeanings]:
@@ -27,19 +26,19 @@ def paraphrases(split: str) -> Iterator[LabelledMeanings]:
         stream = RandomStream(seed, position)
         change = (None, exchanges, None, replacements)[position % 4]
         while True:
-            parts = _drawn(stream, clauses)
-            options = [parts] if change is None else change(stream, parts)
+            members = _drawn(stream, clauses)
+            options = [members] if change is None else change(stream, members)
             options = [option for option in options if all_within(split, option)]
             if options:
                 break
         variant = stream.pick(options)
-        link = stream.pick(("and", "but")) if len(parts) > 1 else None
-        one, other = _orders(stream, parts, variant)
+        link = stream.pick(("and", "but")) if len(members) > 1 else None
+        one, other = _orders(stream, members, variant)
         label = "1" if change is None else "0"
         yield LabelledMeanings(Meaning("first", one, link), Meaning("second", other, link), label)
 
 
-def _drawn(stream: RandomStream, clauses: Iterator[Clause]) -> _Parts:
+def _drawn(stream: RandomStream, clauses: Iterator[Clause]) -> _Clauses:
     """Draws a clause with a time that can move, or two clauses that can have either order."""
     first = next(clause for clause in clauses if _stands_alone(clause))
     if first.time and stream.chance(30):
@@ -53,21 +52,23 @@ def _drawn(stream: RandomStream, clauses: Iterator[Clause]) -> _Parts:
     return first, second
 
 
-def _orders(stream: RandomStream, parts: _Parts, variant: _Parts) -> tuple[_Parts, _Parts]:
-    """Returns both sentences of a pair: of `parts`, and of `variant` in another order."""
-    if len(parts) == 1:
+def _orders(
+    stream: RandomStream, members: _Clauses, variant: _Clauses
+) -> tuple[_Clauses, _Clauses]:
+    """Returns both sentences of a pair: of `members`, and of `variant` in another order."""
+    if len(members) == 1:
         early = stream.chance(50)
         return (
-            (replace(parts[0], time_first=early),),
+            (replace(members[0], time_first=early),),
             (replace(variant[0], time_first=bool(variant[0].time) and not early),),
         )
-    return _early(stream, parts), _early(stream, variant[::-1])
+    return _early(stream, members), _early(stream, variant[::-1])
 
 
-def _early(stream: RandomStream, parts: _Parts) -> _Parts:
+def _early(stream: RandomStream, members: _Clauses) -> _Clauses:
     """Moves the time of the first clause to the front, with a probability of 30 %."""
-    first = replace(parts[0], time_first=bool(parts[0].time) and stream.chance(30))
-    return (first, *parts[1:])
+    first = replace(members[0], time_first=bool(members[0].time) and stream.chance(30))
+    return (first, *members[1:])
 
 
 def _stands_alone(clause: Clause) -> bool:
@@ -93,14 +94,14 @@ def _people(clause: Clause) -> set[str]:
     return {p.concept for p in _participants(clause) if p.human}
 
 
-def exchanges(stream: RandomStream, parts: _Parts) -> list[_Parts]:
+def exchanges(stream: RandomStream, members: _Clauses) -> list[_Clauses]:
     """Returns a variant of the clauses for each way to exchange two participants, times, places or
     adjectives."""
-    return _within(parts[0]) if len(parts) == 1 else _between(*parts)
+    return _within(members[0]) if len(members) == 1 else _between(*members)
 
 
-def _within(clause: Clause) -> list[_Parts]:
-    subject, thing, options = clause.subject, clause.object, list[_Parts]()
+def _within(clause: Clause) -> list[_Clauses]:
+    subject, thing, options = clause.subject, clause.object, list[_Clauses]()
     if subject is None or clause.predicate not in world.ACTS:
         return options
     if thing and thing.human and clause.predicate != "know":  # knowing is mutual
@@ -114,8 +115,8 @@ def _within(clause: Clause) -> list[_Parts]:
     return options
 
 
-def _between(first: Clause, second: Clause) -> list[_Parts]:
-    options: list[_Parts] = []
+def _between(first: Clause, second: Clause) -> list[_Clauses]:
+    options: list[_Clauses] = []
     one, other = first.subject, second.subject
     if one and other and _may_act(one, second) and _may_act(other, first):
         options.append((replace(first, subject=other), replace(second, subject=one)))
@@ -139,13 +140,13 @@ def _between(first: Clause, second: Clause) -> list[_Parts]:
     return options
 
 
-def replacements(stream: RandomStream, parts: _Parts) -> list[_Parts]:
+def replacements(stream: RandomStream, members: _Clauses) -> list[_Clauses]:
     """Returns a variant of the clauses for each name, thing, city, country or time that can be
     replaced."""
-    people = set().union(*map(_people, parts))
+    people = set().union(*map(_people, members))
     return [
-        (*parts[:at], changed, *parts[at + 1 :])
-        for at, clause in enumerate(parts)
+        (*members[:at], changed, *members[at + 1 :])
+        for at, clause in enumerate(members)
         for changed in _changed(stream, clause, people)
     ]
 

@@ -8,9 +8,8 @@ from typing import Any
 from xlj.phrasebook import world
 from xlj.phrasebook.casting import pronoun_for
 from xlj.phrasebook.drawing import document, hero
-from xlj.phrasebook.labelled.splits import all_within
-from xlj.phrasebook.meaning import Clause, Meaning, Participant
-from xlj.phrasebook.sentence import Sentence
+from xlj.phrasebook.labelled.examples import all_within
+from xlj.phrasebook.meaning import Clause, Meaning, Participant, Sentence
 from xlj.phrasebook.stream import RandomStream, seed_of
 
 ROLES = ("subject", "object", "place")

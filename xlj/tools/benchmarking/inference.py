@@ -1,13 +1,17 @@
 """Measures the speed of inference from text: word alignment, compared with SimAlign, and sentence
-vectors, compared with sentence-transformers."""
+vectors, compared with sentence-transformers.
+
+Also measures the computation of word links from random vectors, without an encoder.
+"""
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import Config, Model
@@ -20,8 +24,9 @@ from xlj.sharding.meshes import one_device
 from xlj.sharding.trees import named_leaves, replicated
 from xlj.tools.benchmarking.measurements import Measurement, Size, median_seconds
 from xlj.tools.benchmarking.peers import library, quiet, torch_device
-from xlj.tools.benchmarking.sentences import sentence_pairs, vocabulary
+from xlj.tools.benchmarking.rows import sentence_pairs, vocabulary
 from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.methods import METHODS, Side
 from xlj.word_alignment.sentence_pairs import Pair
 
 _PAIRS = 256
@@ -105,3 +110,74 @@ def _folder(pretrained: Pretrained) -> Iterator[Path]:
         modules = sentence_modules.pooling_only(model, "mean")
         sentence_modules.write(Path(folder), modules, {}, model.hidden)
         yield Path(folder)
+
+
+_LINK_PAIRS, _SIDE = 256, 64
+
+SIMALIGN_NAMES = {"argmax": "inter", "itermax": "itermax"}
+"""Methods of xlj that SimAlign has too, with SimAlign's names."""
+
+
+def measure_links(config: Config, size: Size) -> Iterator[Measurement]:
+    """Measures four methods of word alignment on sentence pairs with 10 to 60 words per sentence.
+
+    The vectors have the model's hidden size.
+    """
+    vectors, lengths = random_vectors(config.model.hidden, _LINK_PAIRS)
+    for method in ("optimal_transport", "released", "argmax", "itermax"):
+        rate = _LINK_PAIRS / median_seconds(xlj_call(method, vectors, lengths), size.repeats)
+        peer_rate = None
+        if method in SIMALIGN_NAMES and library("simalign"):
+            call = partial(simalign_links, vectors, lengths, SIMALIGN_NAMES[method])
+            peer_rate = _LINK_PAIRS / median_seconds(call, size.repeats)
+        yield Measurement("links", method, rate, "pairs/s", "SimAlign", peer_rate)
+
+
+def random_vectors(width: int, pairs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns random vectors of the words of sentence pairs, and the lengths of the sentences.
+
+    Args:
+      width: the size of a vector.
+      pairs: the number of sentence pairs.
+
+    Returns:
+      The vectors, float32 [2, pairs, 64, width], where the first axis is (source, target) and
+      sentences are padded to 64 words. The lengths in words, int [2, pairs].
+    """
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(10, 61, (2, pairs))
+    return rng.standard_normal((2, pairs, _SIDE, width), np.float32), lengths
+
+
+def xlj_call(method: str, vectors: np.ndarray, lengths: np.ndarray) -> Callable[[], jax.Array]:
+    """Returns a function that computes the links of all pairs, bool [pairs, 64, 64].
+
+    Args:
+      method: a key of `METHODS`.
+      vectors, lengths: from `random_vectors`.
+    """
+    ids = (np.arange(_SIDE) < lengths[..., None]).astype(np.int32)
+    both = zip(vectors, ids, ids, strict=True)
+    sides = (Side(*map(jnp.asarray, arrays)) for arrays in both)
+    align = partial(METHODS[method].align, {}, Model())
+    return partial(jax.jit(lambda source, target: align(source, target, 0.0).links), *sides)
+
+
+def simalign_links(vectors: np.ndarray, lengths: np.ndarray, method: str) -> list[np.ndarray]:
+    """Computes the links of all pairs with SimAlign, one pair at a time.
+
+    Args:
+      vectors, lengths: from `random_vectors`.
+      method: a value of `SIMALIGN_NAMES`.
+    """
+    from simalign import SentenceAligner
+
+    links = []
+    for source, target, m, n in zip(*vectors, *lengths, strict=True):
+        similarity = SentenceAligner.get_similarity(source[:m], target[:n])
+        forward, reverse = SentenceAligner.get_alignment_matrix(similarity)
+        if method == "itermax":
+            links.append(SentenceAligner.iter_max(similarity))
+        else:
+            links.append(forward * reverse)
+    return links

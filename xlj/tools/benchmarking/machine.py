@@ -1,5 +1,10 @@
-"""Measures the peak rate of this machine with large matrix products."""
+"""Measures the peak rate of this machine with large matrix products.
 
+Also measures the import time of xlj's commands and of other libraries.
+"""
+
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 
@@ -44,3 +49,27 @@ def _torch_seconds(width: int, dtype: str, repeats: int) -> float | None:
     x = torch.randn(width, width, device=torch_device()).to(getattr(torch, dtype))
     output = torch.empty_like(x)  # allocated before the measurement
     return torch_median_seconds(lambda: torch.mm(x, x, out=output)[0, 0].item(), repeats)
+
+
+_PEERS = {
+    "import xlj": ("import transformers", "transformers"),
+    "import xlj.training.loop": ("from transformers import Trainer", "transformers"),
+    "import xlj.word_alignment.aligner": ("import simalign", "simalign"),
+    "import xlj.retrieval.embedder": ("import sentence_transformers", "sentence_transformers"),
+}
+"""By program that imports what a command of xlj needs: a program that imports another library for
+the same work, and the name of that library."""
+
+
+def measure_imports(config: Config, size: Size) -> Iterator[Measurement]:
+    """Measures the time of a new Python process that only imports what a command needs."""
+    for program, (peer_program, name) in _PEERS.items():
+        seconds, peer_seconds = _import_seconds(program, size.repeats), None
+        if library(name):
+            peer_seconds = _import_seconds(peer_program, size.repeats)
+        yield Measurement("start", program, seconds, "s", peer_program, peer_seconds)
+
+
+def _import_seconds(program: str, repeats: int) -> float:
+    start = [sys.executable, "-c", program]
+    return median_seconds(partial(subprocess.run, start, check=True, capture_output=True), repeats)

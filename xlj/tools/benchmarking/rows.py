@@ -1,7 +1,11 @@
-"""Measures how fast rows are built from text, and how fast batches are read."""
+"""Measures how fast rows are built from text, and how fast batches are read.
+
+Also makes sentence pairs from the phrasebook for measurements, and a vocabulary for them.
+"""
 
 import itertools
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 
@@ -10,8 +14,9 @@ from xlj.config import Config
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.kinds.pairs import Pairs
 from xlj.data.rows.preparing import open_rows, prepare_rows
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.tools.benchmarking.measurements import Measurement, Size, median_seconds
-from xlj.tools.benchmarking.sentences import vocabulary
 
 _LINES = 20_000
 
@@ -48,3 +53,25 @@ def read(config: Config, size: Size) -> Iterator[Measurement]:
 
         rate = len(steps) * len(slots) * length / median_seconds(call, size.repeats) / 1e6
         yield Measurement("read", name, rate, "million tokens/s")
+
+
+_VOCABULARY_LINES, _PIECES = 3000, 1500
+
+
+def sentence_pairs(count: int) -> list[tuple[str, str]]:
+    """Returns English-German sentence pairs.
+
+    Each sentence joins two phrases, so that sentences have a typical length.
+    """
+    lines = list(itertools.islice(phrasebook.pair_lines("en-de"), 2 * count))
+    both = zip(lines[::2], lines[1::2], strict=True)
+    return [(f"{a[0]} {b[0]}", f"{a[1]} {b[1]}") for a, b in both]
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """Trains a small English and German vocabulary."""
+    pairs = list(itertools.islice(phrasebook.pair_lines("en-de"), _VOCABULARY_LINES))
+    sampled = {"en": [a for a, _ in pairs], "de": [b for _, b in pairs]}
+    weights = {"en": 1, "de": 1}
+    return Vocabulary(vocabulary_training.train(sampled, weights, _PIECES, 1.0))

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import Config, ConfigError, Objectives
-from xlj.data.ragged import Ragged
-from xlj.data.rows import row_records
-from xlj.data.rows.corpus import Corpus
+from xlj.data.rows import row_kind
 from xlj.data.rows.row_kind import RowKind
+from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.layout import Ragged
 from xlj.io.own_process import StepMemory
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives import operations
@@ -226,7 +226,7 @@ def _measure_transformers(config: Config, size: Size, dtype: str, sparse: bool) 
     return None if seconds is None else _PeerStep(seconds, measurements.peak_memory())
 
 
-def _random_rows(kind: RowKind, rows: int, length: int, size: int) -> tuple[row_records.Rows, int]:
+def _random_rows(kind: RowKind, rows: int, length: int, size: int) -> tuple[row_kind.Rows, int]:
     """Packs random sentences into rows; returns the rows and their number of tokens.
 
     A sentence has 8 to 24 tokens, and at most a quarter of a row.
@@ -245,4 +245,4 @@ def _random_rows(kind: RowKind, rows: int, length: int, size: int) -> tuple[row_
     columns, documents = [lines() for _ in kind.columns], np.zeros(count, np.int64)
     packed = kind.pack(columns, length, dtype, documents=documents, mask=size - 1)
     few = {name: array[:rows].astype(np.int32) for name, array in packed.rows.items()}
-    return few, row_records.count_tokens(few, kind.fields(length, dtype.str))
+    return few, row_kind.count_tokens(few, kind.fields(length, dtype.str))

@@ -44,12 +44,11 @@ class Collective(NamedTuple):
         traffic equally."""
         return self._sent(self.hosts) / (self.devices // self.hosts)
 
-    def _sent(self, parts: int) -> float:
-        """Returns the bytes that each of `parts` participants sends in a ring, the best known
-        algorithm."""
+    def _sent(self, participants: int) -> float:
+        """Returns the bytes that each participant sends in a ring, the best known algorithm."""
         if self.kind == "collective-permute":
-            return self.bytes if parts > 1 else 0.0
-        once = self.bytes * (parts - 1) / parts
+            return self.bytes if participants > 1 else 0.0
+        once = self.bytes * (participants - 1) / participants
         return 2 * once if self.kind == "all-reduce" else once
 
 

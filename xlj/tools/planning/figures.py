@@ -223,8 +223,8 @@ def of_phase(
         "fast links": sum(each.fast / each.links for each in exchanged) / chip.fast,
         "slow links": sum(each.slow for each in exchanged) / chip.slow,
     }
-    parts = estimate.work(text, chip).estimate()
-    parts["links"] = seconds["fast links"] + seconds["slow links"]
+    seconds_of = estimate.work(text, chip).estimate()
+    seconds_of["links"] = seconds["fast links"] + seconds["slow links"]
     return Figures(
         start=schedule[phase].start,
         steps=sum(each.end - each.start for each in phases),
@@ -238,7 +238,7 @@ def of_phase(
         traffic=by_operation,
         collectives=exchanged,
         seconds=seconds,
-        estimate=parts,
+        estimate=seconds_of,
         peak_flops=chip.flops,
     )
 

@@ -11,8 +11,8 @@ from xlj.config import Config
 from xlj.models.attention.interface import Cost
 from xlj.optimizers import Rates
 from xlj.sharding import meshes
-from xlj.tools.planning.kernel_costs import Call, stated_costs
-from xlj.training import phases
+from xlj.tools.planning.hlo import Call, stated_costs
+from xlj.training import resources
 from xlj.training import state as states
 from xlj.training.memory import Sizes
 from xlj.training.state import State
@@ -70,11 +70,11 @@ def trace_phase(
     meshes.check_batches(config, mesh)
     state = states.abstract(config, sizes.corpus, mesh)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
-    steps = phases.jitted_steps(config, sizes.corpus, mesh, shardings)
+    steps = resources.jitted_steps(config, sizes.corpus, mesh, shardings)
     step = steps[config.schedule[phase].start]
     ids = "<u2" if sizes.corpus.vocabulary_size <= 2**16 else "<u4"
     options, shapes = config.objectives_by_phase[phase], rows_of(config, sizes, phase)
-    batch = phases.abstract_batch(options, shapes, ids, mesh)
+    batch = resources.abstract_batch(options, shapes, ids, mesh)
     return state, step.trace(state, batch, np.uint32(0), Rates(np.float32(0), np.float32(0)))
 
 

@@ -92,7 +92,7 @@ def search(config: Config, sizes: Sizes, topology: Topology, try_all: bool = Tru
     """
     # The number of microbatches determines the batches of a batch warm-up, so it must not change.
     is_fixed = config.schedule[0].batch_sizes.grow
-    parts = (
+    counts = (
         [config.train.gradient_accumulation_steps]
         if is_fixed
         else microbatch_counts(config, topology.size)
@@ -103,7 +103,7 @@ def search(config: Config, sizes: Sizes, topology: Topology, try_all: bool = Tru
         for way in bar:
             if not try_all and any(trial.fits for trial in trials):
                 break
-            for trial in _search_microbatches(config, sizes, topology, phase, way, parts):
+            for trial in _search_microbatches(config, sizes, topology, phase, way, counts):
                 trials.append(trial)
                 bar.set_postfix_str(f"{len(trials)} programs")
     return sorted(trials, key=_order)
@@ -144,9 +144,9 @@ def microbatch_counts(config: Config, devices: int) -> list[int]:
             )
     smallest = min(batches.values()) // devices
     return [
-        parts
-        for parts in range(1, smallest + 1)
-        if all(rows % (parts * devices) == 0 for rows in batches.values())
+        counts
+        for counts in range(1, smallest + 1)
+        if all(rows % (counts * devices) == 0 for rows in batches.values())
     ]
 
 
@@ -166,7 +166,7 @@ def _search_microbatches(
     topology: Topology,
     phase: int,
     way: Choice,
-    parts: list[int],
+    counts: list[int],
 ) -> Iterator[Trial]:
     """Yields trials of one way until the smallest number of microbatches that fits is known.
 
@@ -175,14 +175,14 @@ def _search_microbatches(
     Args:
       phase: the index of the phase to compile.
       way: a choice whose number of microbatches is replaced.
-      parts: the possible numbers of microbatches in ascending order.
+      counts: the possible numbers of microbatches in ascending order.
     """
     chip = topology.chip
     mesh = meshes.make_mesh(way.of(config), topology.devices())
     state = states.abstract(config, sizes.corpus, mesh)
     state_bytes = sum(map(trees.bytes_on_device, jax.tree.leaves(state)))
     if state_bytes > chip.memory:
-        yield Trial(way._replace(accumulation=parts[-1]), None, state_bytes)
+        yield Trial(way._replace(accumulation=counts[-1]), None, state_bytes)
         return
     active = config.objectives_by_phase[phase].values()
     tokens = sum(o.batch_size * sizes.lengths[phase][o.rows] for o in active) / topology.size
@@ -190,23 +190,23 @@ def _search_microbatches(
     max_tokens = chip.memory / (
         _BYTES_PER_TOKEN * width * (1 if way.remat == "none" else _RECOMPUTED_SHARE)
     )
-    index = next((n for n, p in enumerate(parts) if tokens / p <= max_tokens), len(parts) - 1)
-    # Indices in `parts`: the largest that is known not to fit, the smallest that is known to fit.
-    too_few, enough = -1, len(parts)
+    index = next((n for n, p in enumerate(counts) if tokens / p <= max_tokens), len(counts) - 1)
+    # Indices in `counts`: the largest that is known not to fit, the smallest that is known to fit.
+    too_few, enough = -1, len(counts)
     while too_few < index < enough:
-        choice = way._replace(accumulation=parts[index])
+        choice = way._replace(accumulation=counts[index])
         trial = _try(choice, config, sizes, topology, phase)
         yield trial
-        estimates = [_estimate_needed(trial, state_bytes, parts[index] / part) for part in parts]
+        estimates = [_estimate_needed(trial, state_bytes, counts[index] / part) for part in counts]
         too_few, enough = (too_few, index) if trial.fits else (index, enough)
         untried = range(too_few + 1, enough)
         likely = (n for n in untried if trial.needed and estimates[n] <= chip.memory)
-        if enough == len(parts):  # no trial fits so far
-            index = next(likely, len(parts) - 1)
+        if enough == len(counts):  # no trial fits so far
+            index = next(likely, len(counts) - 1)
         else:
             # The optimistic estimate: only half of the memory except the state grows with the rows.
             optimistic = _estimate_needed(
-                trial, state_bytes, (parts[index] / parts[enough - 1] + 1) / 2
+                trial, state_bytes, (counts[index] / counts[enough - 1] + 1) / 2
             )
             index = next(likely, enough - 1 if optimistic <= chip.memory else enough)
 

@@ -41,14 +41,14 @@ def _phase(figures: Figures) -> list[str]:
     memory, seconds, total = figures.memory, figures.seconds, figures.counts.xlj
     slower = figures.estimated_seconds / figures.step_seconds
     rows = ", ".join(f"{name} {rows} x {length}" for name, (rows, length) in figures.rows.items())
-    parts = {name: size for name, size in vars(memory).items() if name not in ("peak", "limit")}
+    sizes = {name: size for name, size in vars(memory).items() if name not in ("peak", "limit")}
     multiplied = sum(figures.products.values()) * figures.devices
     total_traffic = sum(figures.traffic.values())
     lines = [
         f"steps {figures.start:,} to {figures.start + figures.steps:,}: {rows}",
         f"  memory per device     {memory.peak / _GIB:.2f} GiB of {memory.limit / _GIB:.2f}"
         + ("" if memory.fits else ": DOES NOT FIT"),
-        "    " + ", ".join(f"{name} {size / _GIB:.2f}" for name, size in parts.items()),
+        "    " + ", ".join(f"{name} {size / _GIB:.2f}" for name, size in sizes.items()),
         f"  operations per step   {figures.counts}",
         f"    the program computes {multiplied / total:.2f} times as many in products",
         f"  memory traffic        {total_traffic / 1e9:.1f} GB per device; largest operations:",

@@ -34,8 +34,8 @@ def label(instruction: Instruction) -> str:
     JAX function from which it was traced."""
     name = _SUFFIX.sub("", instruction.name)
     kind = instruction.op if name.startswith(instruction.op) else f"{instruction.op} {name}"
-    parts = [part for part in instruction.source.split("/") if "(" not in part]
-    where = "/".join(part for part in parts if part not in ("while", "body", "closed_call"))
+    names = [part for part in instruction.source.split("/") if "(" not in part]
+    where = "/".join(part for part in names if part not in ("while", "body", "closed_call"))
     return f"{kind} ({where})" if where else kind
 
 
@@ -125,8 +125,8 @@ def _bytes_read(program: Program, body: Computation, index: int, full: float) ->
             read_bytes += body[user.operands[-1]].bytes
         elif user.op == "fusion":  # fusions are nested on TPUs
             inner = program.computations[user.called[0]]
-            places = [place for place, operand in enumerate(user.operands) if operand == name]
-            read_bytes += sum(_bytes_read(program, inner, place, full) for place in places)
+            indices = [place for place, operand in enumerate(user.operands) if operand == name]
+            read_bytes += sum(_bytes_read(program, inner, place, full) for place in indices)
         else:
             return full
     return min(full, read_bytes) if users else full

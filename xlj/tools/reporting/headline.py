@@ -18,13 +18,13 @@ def describe_runs(runs: Sequence[Run]) -> list[Element]:
     """Returns a paragraph for each run that has started; empty for more than `_MAX_RUNS` runs."""
     elements = []
     for run in runs if len(runs) <= _MAX_RUNS else ():
-        parts = [
+        phrases = [
             _describe_model(run),
             _describe_data(run),
             _describe_duration(run),
             _describe_result(run),
         ]
-        text = "; ".join(part for part in parts if part)
+        text = "; ".join(part for part in phrases if part)
         if text:
             elements.append(node("p", node("strong", run.name), f": {text}.", class_="headline"))
         if run.machine:
@@ -72,9 +72,9 @@ def _describe_data(run: Run) -> str:
     languages, pairs, task = (
         run.config.get(key) for key in ("data.languages", "data.pairs", "task.languages")
     )
-    parts = [_names_or_count(names, noun) for names, noun in (
+    phrases = [_names_or_count(names, noun) for names, noun in (
         (languages, "languages"), (pairs, "pairs"), (task, "languages"))]  # fmt: skip
-    return "on " + " and ".join(filter(None, parts)) if any(parts) else ""
+    return "on " + " and ".join(filter(None, phrases)) if any(phrases) else ""
 
 
 def _names_or_count(names: Json, noun: str) -> str:
@@ -99,7 +99,7 @@ def _describe_duration(run: Run) -> str:
 def _describe_result(run: Run) -> str:
     """Describes the mean metrics in the first and last evaluation, and the average task score."""
     evaluations = [line for line in run.lines if any(key.startswith("eval/") for key in line)]
-    parts = []
+    phrases = []
     if evaluations:
         first, last = evaluations[0], evaluations[-1]
         keys = [key for key in last if key.startswith("eval/") and key.count("/") == 2]
@@ -111,11 +111,11 @@ def _describe_result(run: Run) -> str:
             before = (
                 f"{first[key]:.3f} → " if _is_number(first.get(key)) and first is not last else ""
             )
-            parts.append(f"{name} {before}{last[key]:.3f}")
+            phrases.append(f"{name} {before}{last[key]:.3f}")
     average = run.results.get("average")
     if _is_number(average):
-        parts.append(f"average {run.results.get('metric', 'score')} {average:.1f}")
-    return ", ".join(parts)
+        phrases.append(f"average {run.results.get('metric', 'score')} {average:.1f}")
+    return ", ".join(phrases)
 
 
 def _is_number(value: object) -> TypeGuard[float]:

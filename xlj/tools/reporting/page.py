@@ -1,4 +1,7 @@
-"""The report page: compares runs by step, language, layer, task and config."""
+"""The report page: compares runs by step, language, layer, task and config.
+
+CSS rules give each run its colour, and hide it.
+"""
 
 import math
 import statistics
@@ -13,7 +16,6 @@ from xlj.io.markup import Content, document, node, table
 from xlj.tools.reporting import headline
 from xlj.tools.reporting.charts import Series, draw_bars, draw_curves
 from xlj.tools.reporting.runs import Run
-from xlj.tools.reporting.style import style
 from xlj.training.metrics import Line
 
 _LOWER_IS_BETTER = ("loss", "perplexity", "aer")
@@ -62,7 +64,7 @@ def page(runs: Sequence[Run], title: str) -> str:
 
 def _overview(runs: Sequence[Run]) -> Element:
     last = [_last_evaluation(run) | _result(run) for run in runs]
-    keys = _ordered(key for values in last for key in values if _is_main(key, values, parts=3))
+    keys = _ordered(key for values in last for key in values if _is_main(key, values, levels=3))
     head = ["run", "steps", "time", "tokens/s", *(_title(key) for key in keys)]
     best = {key: _best(key, [values.get(key) for values in last]) for key in keys}
     rows: list[list[Content]] = []
@@ -158,7 +160,7 @@ def schedule(lines: Sequence[Line], title: str) -> str:
     """Returns the HTML of a page that draws the schedule of a run.
 
     Args:
-      lines: the result of `xlj.training.schedule_tables.make_lines`.
+      lines: the result of `xlj.training.schedule.make_lines`.
       title: the title of the page.
     """
     run = Run(title, Path(), {}, (), {}, {}, (), schedule=lines)
@@ -190,7 +192,7 @@ def _training(runs: Sequence[Run]) -> list[Element]:
 
 def _by_language(runs: Sequence[Run]) -> list[Element]:
     last = [_last_evaluation(run) for run in runs]
-    keys = _ordered(key for values in last for key in values if _is_main(key, values, parts=4))
+    keys = _ordered(key for values in last for key in values if _is_main(key, values, levels=4))
     groups: dict[str, dict[str, dict[int, float]]] = {}
     for key in keys:
         _, name, language, metric = key.split("/")
@@ -231,14 +233,18 @@ def _tasks(runs: Sequence[Run]) -> list[Element]:
     """Returns a bar chart and a table for each task and metric with results."""
     elements: list[Element] = []
     for task in _ordered(_task(run) for run in runs if run.results):
-        places = [place for place, run in enumerate(runs) if run.results and _task(run) == task]
+        run_indices = [
+            place for place, run in enumerate(runs) if run.results and _task(run) == task
+        ]
         groups: dict[str, dict[int, float]] = {}
-        for place in places:
+        for place in run_indices:
             for language, score in _scores(runs[place].results.get("languages")).items():
                 groups.setdefault(language, {})[place] = score
         languages = list(groups)
-        rows = [_task_row(runs[place].name, runs[place].results, languages) for place in places]
-        rows += _baselines([runs[place] for place in places], languages)
+        rows = [
+            _task_row(runs[place].name, runs[place].results, languages) for place in run_indices
+        ]
+        rows += _baselines([runs[place] for place in run_indices], languages)
         elements.append(_charts([(task, draw_bars(groups, [run.name for run in runs]))]))
         elements.append(table(["", *languages, "average", "transfer gap"], rows))
     return elements
@@ -361,16 +367,16 @@ def _result(run: Run) -> dict[str, float]:
     return {f"task/{_task(run).replace('/', ' ')}/average": average} if _is_number(average) else {}
 
 
-def _is_main(key: str, values: Mapping[str, float], parts: int) -> bool:
+def _is_main(key: str, values: Mapping[str, float], levels: int) -> bool:
     """Returns whether tables and bar charts show a metric.
 
     Args:
       key: the key of the metric, such as `eval/NAME/METRIC`.
       values: all metrics by key. If an evaluation has a loss, its other metrics are not shown.
-      parts: the number of parts that the key must have.
+      levels: the number of levels that the key must have.
     """
     stem, _, metric = key.rpartition("/")
-    return key.count("/") == parts - 1 and (metric == "loss" or f"{stem}/loss" not in values)
+    return key.count("/") == levels - 1 and (metric == "loss" or f"{stem}/loss" not in values)
 
 
 def _title(key: str) -> str:
@@ -388,3 +394,25 @@ def _all_keys(runs: Sequence[Run]) -> list[str]:
 def _ordered(names: Iterable[str]) -> list[str]:
     """Returns each name once, in the order of first appearance."""
     return list(dict.fromkeys(names))
+
+
+_COLOURS = "#3b82c4 #e8742c #2f9e61 #c9423f #8b63c9 #b0850f #12969e #d6539c #7a8b2a #7f7f8c".split()
+"""Colours of the runs, readable on white and on black backgrounds."""
+_DASHES = ("none", "6 3", "2 2", "8 3 2 3")
+
+
+def style(runs: int) -> str:
+    """Returns the CSS rules that colour and hide each run.
+
+    From the eleventh run on, the colours repeat, and lines are dashed.
+
+    Args:
+      runs: the number of runs.
+    """
+    rules = []
+    for run in range(runs):
+        cycle, place = divmod(run, len(_COLOURS))
+        colour, dash = _COLOURS[place], _DASHES[cycle % len(_DASHES)]
+        rules.append(f".run{run}, .of{run} {{ --colour: {colour}; --dash: {dash}; }}")
+        rules.append(f"body:has(#show{run}:not(:checked)) .run{run} {{ display: none; }}")
+    return "\n".join(rules)

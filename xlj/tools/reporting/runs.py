@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.config.fields import flat
-from xlj.distributed import host_speeds
+from xlj.distributed import hosts
 from xlj.evaluation import adaptation_record
 from xlj.io import json_file
 from xlj.io.json_file import Record
@@ -32,8 +32,8 @@ class Run:
       notes: one line for each file that cannot be read.
       machine: time and machine of the last start of the run (machine.json).
       schedule: the values that the config sets at selected steps
-        (`xlj.training.schedule_tables.make_lines`).
-      adaptation: the measures before and after `xlj.adapt` (`evaluation/text_measures.py`).
+        (`xlj.training.schedule.make_lines`).
+      adaptation: the measures before and after `xlj.adapt` (`evaluation/word_loss.py`).
     """
 
     name: str
@@ -95,9 +95,9 @@ def _is_workdir(folder: Path) -> bool:
 
 def _shortest(paths: Sequence[str]) -> list[str]:
     """Returns the end of each path, long enough to make all names different."""
-    parts = [path.strip(os.sep).split(os.sep) for path in paths]
-    for count in range(1, max(map(len, parts), default=0) + 1):
-        names = ["/".join(part[-count:]) for part in parts]
+    folders = [path.strip(os.sep).split(os.sep) for path in paths]
+    for count in range(1, max(map(len, folders), default=0) + 1):
+        names = ["/".join(part[-count:]) for part in folders]
         if len(set(names)) == len(names):
             return names
     return list(paths)
@@ -121,7 +121,7 @@ def read(workdir: Path, name: str) -> Run:
         notes.append(f"has no {metrics.FILE} and no {_RESULTS} yet")
     layers: dict[str, Mapping[int, float]] = {}
     for file in files(workdir):
-        if file.suffix == ".jsonl" and file.name not in (metrics.FILE, host_speeds.FILE):
+        if file.suffix == ".jsonl" and file.name not in (metrics.FILE, hosts.FILE):
             layers |= _by_layer(file, notes)
     machine = _object(workdir / _MACHINE, notes)
     schedule = _object(workdir / metrics.SCHEDULE, notes).get("lines", [])

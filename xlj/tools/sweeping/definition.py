@@ -152,11 +152,11 @@ def _name(settings: Settings) -> str:
     short = {key: key.rpartition(".")[2] for key in settings}
     ambiguous = {name for name, count in Counter(short.values()).items() if count > 1}
     named = {key if short[key] in ambiguous else short[key]: settings[key] for key in settings}
-    parts = [
+    words = [
         _format(value) if key == "variant" else f"{key}={_format(value)}"
         for key, value in named.items()
     ]
-    return re.sub(r"[^\w.+=-]", "_", "-".join(filter(None, parts))) or "default"
+    return re.sub(r"[^\w.+=-]", "_", "-".join(filter(None, words))) or "default"
 
 
 def _format(value: Any) -> str:

@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 
 from xlj.config import max_pairs
-from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
-from xlj.data.rows.row_kind import Packed, RowKind
-from xlj.data.rows.row_records import Field, Rows
-from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.rows.row_kind import Field, Packed, RowKind, Rows
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 
 
 class Bitext(RowKind):

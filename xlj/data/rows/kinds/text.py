@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
-from xlj.data.rows.row_kind import Packed, RowKind
-from xlj.data.rows.row_records import Rows
-from xlj.data.tokenizer.layout import EOS
+from xlj.data.rows.row_kind import Packed, RowKind, Rows
+from xlj.data.tokenizer.layout import EOS, Ragged
 
 
 class Text(RowKind):
