@@ -829,7 +829,8 @@ class Transfer(Section, path="transfer"):
     )
     parts: tuple[str, ...] = key(
         ("body", "embeddings"),
-        "parts to load: body (the layers), embeddings; other parameters are initialised randomly",
+        "parts to load: body (the layers), embeddings; other parameters are initialised randomly. "
+        "Empty in fine-tuning: no part, a baseline without pretraining",
         used_when=only_if_set("init_from"),
     )
     vocabulary: str = key(
