@@ -144,7 +144,7 @@ def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) 
     """Makes the probes for the section `evaluation` of a config.
 
     Args:
-      files: the samples of the files that this section names (`probe_files.read`).
+      files: the samples of the files that this section names (`read`).
       store: the rows of the run, which contain the held-out pairs.
       vocabulary: the vocabulary of the rows.
     """

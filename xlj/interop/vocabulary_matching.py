@@ -242,7 +242,7 @@ Dictionary = Mapping[str, tuple[str, ...]]
 """Maps words to their translations into a language of the old model.
 
 The old model is the model whose embeddings initialise the embeddings of a new vocabulary
-(`vocabulary_matching`). Keys are words in the form that `words.folded` returns. Values are the
+(`match`). Keys are words in the form that `folded` returns. Values are the
 translations as the file writes them, in the file's order."""
 
 

@@ -41,7 +41,7 @@ class Rule:
 
     Attributes:
       share: the share of lines that are low, from 0 to 1.
-      companions: a file with the hashes of companions (`hash_sets`); None if there are none.
+      companions: a file with the hashes of companions (`held_out.write`); None if there are none.
     """
 
     share: float

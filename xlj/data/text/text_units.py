@@ -48,7 +48,7 @@ class ReadOptions:
     Attributes:
       malformed: `data.malformed`, which is `error` or `skip`.
       filter: `data.filter`, which is `module:function`, or empty.
-      excluded: a file with hashes of lines to drop (`hash_sets`); None to drop no lines.
+      excluded: a file with hashes of lines to drop (`held_out.write`); None to drop no lines.
       repeated: files with the positions (`REPEATED`) of lines that repeat an earlier line. These
         lines are dropped.
     """

@@ -130,7 +130,7 @@ class Vocabulary:
           before normalization, without blanks at both ends. Start and end are equal for a piece
           without characters. For all other pieces of a line, starts and ends never decrease. If one
           character becomes several pieces, each of these pieces has the whole character
-          (`spans.tidy`).
+          (`tidy_spans`).
         """
         encoded = self._codec.encode_with_spans(lines)
         ragged = self._to_our_ids(Ragged.of([ids for ids, _ in encoded]))
@@ -310,7 +310,7 @@ class Fertility(NamedTuple):
 
 
 def measure_fertility(vocabulary: Vocabulary, lines: Sequence[str]) -> Fertility:
-    """Counts the words (`data.text.words.WORD`) and the pieces of some lines."""
+    """Counts the words (`cleaning.WORD`) and the pieces of some lines."""
     ids = vocabulary.encode(lines).ids
     words = sum(1 for line in lines for _ in WORD.finditer(line))
     return Fertility(words, len(ids), int((ids == UNK).sum()))
