@@ -52,7 +52,7 @@ class Vocabulary:
 
     def __init__(self, model: bytes):
         is_json = tokenizer_json.is_tokenizer_json(model)
-        codec = tokenizer_json.read(model) if is_json else read(model)
+        codec = tokenizer_json.read(model) if is_json else read_sentencepiece(model)
         self.model = model
         self.pieces, self.markers = codec.pieces, codec.markers
         self.native_ids, self.native_specials = codec.native_ids, codec.native_specials
@@ -213,7 +213,7 @@ def tidy_spans(
     return np.stack([begins - offsets, ends - offsets], 1).astype(np.int32)
 
 
-def read(model: bytes) -> Codec:
+def read_sentencepiece(model: bytes) -> Codec:
     """Reads a model; piece i >= 3 gets id i + 1, as in XLM-R's tokenizer.
 
     Args:
