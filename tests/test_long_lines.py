@@ -33,7 +33,10 @@ def question(**more):
         (question(answers=[{"text": LONG[1:], "answer_start": 10**200}]), squad.read),
         (question(question=[LONG]), squad.read),
         (question(answers=[{"text": "x", "answer_start": LONG}]), squad.read),
-        (f"{LONG} {LONG[:9]} a\n", lambda path: vocabulary_matching.read(path, "en-de")),
+        (
+            f"{LONG} {LONG[:9]} a\n",
+            lambda path: vocabulary_matching.read_dictionaries(path, "en-de"),
+        ),
         (f"0-0 {LONG}\n", gold_alignments.read),
         (f"0-{'1' * 10_000}\n", gold_alignments.read),
         (f"1 1 1\n{LONG}\n", gold_alignments.read),

@@ -105,7 +105,7 @@ def _align_shard(flags: Namespace) -> None:
     paths = file_ranges.files_of_flag("input", flags.input)
     units = file_ranges.split_files(paths)
     names = (*_OPTIONS, "threshold", "lowercase", "columns", "words", "output_format")
-    job = outputs.job(flags, paths, names)
+    job = outputs.shard_job(flags, paths, names)
     part_files = PartFiles(Path(flags.output), job, len(units), ".links", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     if part_files.remaining():
@@ -126,7 +126,7 @@ def _align_shard(flags: Namespace) -> None:
                 output.write(line(size, pair, aligned).encode())
         part_files.mark_complete(part, **unit.as_json(), pairs=size)
     skipping.report()
-    outputs.finish(part_files)
+    outputs.finish_shard(part_files)
 
 
 def _align(

@@ -31,7 +31,7 @@ def _add_flags(parser: Parser) -> None:
         "--output", ".npy file for the vectors; with --shard, a folder of parts", required=True
     )
     parser.add_malformed("a row of NaN")
-    outputs.add_flag(parser)
+    outputs.add_shard_flag(parser)
     add(
         "--dtype",
         choices=VECTOR_TYPES,
@@ -62,7 +62,9 @@ def main(flags: Namespace) -> None:
         total = sum(1 for _ in files.lines(flags.input, skipping))
     embedder = sentence_vectors.load_embedder(flags)
     with (
-        sentence_files.writing(flags.output, embedder.width, flags.dtype, skipping) as append,
+        sentence_files.writing_vectors(
+            flags.output, embedder.width, flags.dtype, skipping
+        ) as append,
         tqdm(total=total, desc="embedding", unit=" sentences", disable=None) as bar,
     ):
         texts = map(str.strip, files.lines(flags.input, skipping))
@@ -86,12 +88,12 @@ def _embed_shard(flags: Namespace) -> None:
     for path in paths:
         formats.refuse(path)
     units = file_ranges.split_files(paths)
-    job = outputs.job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
+    job = outputs.shard_job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
     part_files = PartFiles(flags.output, job, len(units), ".npy", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     sentence_vectors.embed_parts(flags, part_files, units, flags.dtype, skipping)
     skipping.report()
-    outputs.finish(part_files)
+    outputs.finish_shard(part_files)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def add(parser: Parser) -> None:
     parser.add_file(
         "--output", "file for the pairs, best pair first; with --shard, a folder of parts"
     )
-    outputs.add_flag(parser)
+    outputs.add_shard_flag(parser)
     add(
         "--search",
         choices=SEARCHES,
@@ -191,10 +191,10 @@ def _embed_shard(
 
     sides = [file_ranges.split_files(paths) for paths in files]
     units = [*sides[0], *sides[1]]
-    job = outputs.job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
+    job = outputs.shard_job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
     part_files = PartFiles(flags.output, job, len(units), ".npy", flags.shard)
     sentence_vectors.embed_parts(flags, part_files, units, "float32", has_ids=True)
-    if not outputs.finish(part_files):
+    if not outputs.finish_shard(part_files):
         return None
     loaded = [np.load(part_files.file(part)) for part in range(len(units))]
     first = len(sides[0])

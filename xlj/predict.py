@@ -58,7 +58,7 @@ def _add_flags(parser: Parser) -> None:
         "else tsv]",
     )
     parser.add_malformed("an empty line")
-    outputs.add_flag(parser)
+    outputs.add_shard_flag(parser)
 
 
 @command.entry("predict", __doc__, _add_flags)
@@ -156,7 +156,7 @@ def _label_shard(flags: Namespace) -> None:
     # A CoNLL sentence has several lines, so files are not split.
     size = sys.maxsize if flags.input_format == "conll" else file_ranges.RANGE_BYTES
     units = file_ranges.split_files(paths, size)
-    job = outputs.job(flags, paths, ("input_format", "output_format"))
+    job = outputs.shard_job(flags, paths, ("input_format", "output_format"))
     job["task"] = labelling_options(task)
     part_files = PartFiles(
         Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard
@@ -176,7 +176,7 @@ def _label_shard(flags: Namespace) -> None:
                         count += 1
                 part_files.mark_complete(part, **unit.as_json(), lines=count)
         _report(labeller, skipping)
-    outputs.finish(part_files)
+    outputs.finish_shard(part_files)
 
 
 def _report(labeller: "Labeller", skipping: Skipping) -> None:

@@ -77,7 +77,7 @@ def add(parser: Parser) -> None:
         help="with --keep or --threshold: write the score as the last column of the pairs",
     )
     parser.add_malformed("the score nan, which --keep and --threshold never select")
-    outputs.add_flag(parser)
+    outputs.add_shard_flag(parser)
 
 
 def _parse_share(text: str) -> float:
@@ -132,7 +132,7 @@ def main(flags: Namespace) -> None:
         spool = None if flags.shard else folder.parent
         paths = pair_scores.find_files(flags.input, flags.source, flags.target, spool)
         units = pair_scores.split_units(paths)
-        job = outputs.job(
+        job = outputs.shard_job(
             flags, list(itertools.chain(*paths)), ("by", "layer", "pooling", "prompt")
         )
         part_files = PartFiles(folder, job, len(units), ".npy", shard)
@@ -144,7 +144,7 @@ def main(flags: Namespace) -> None:
                     pass
         _score_parts(flags, part_files, units, skipping)
         skipping.report()
-        if not outputs.finish(part_files):
+        if not outputs.finish_shard(part_files):
             return
         is_filter = flags.keep is not None or flags.threshold is not None
         output = flags.output
@@ -175,7 +175,7 @@ def _score_parts(
         for part in missing:
             rows = 0
             pairs = units[part].pairs(skipping)
-            with sentence_files.writing(part_files.file(part), width, "float32") as append:
+            with sentence_files.writing_vectors(part_files.file(part), width, "float32") as append:
                 chunks = (
                     pair_scores.vectors(pairs, embedder, bar.update)
                     if embedder

@@ -123,7 +123,7 @@ def _rows(model: bytes) -> dict[str, bytes]:
     tokens = np.random.default_rng(0).integers(4, 40, (5, 8))
     rows = {"en": Features(tokens, {"labels": np.zeros((5, 1), np.int32)}, {})}
     with tempfile.TemporaryDirectory() as cache:
-        store = task_data.write(Path(cache), "classification", rows, Vocabulary(model))
+        store = task_data.write_rows(Path(cache), "classification", rows, Vocabulary(model))
         return files_of(store.path)
 
 

@@ -354,7 +354,7 @@ def _read_sentence_pairs(folder: Path) -> None:
 
 
 def _read_dictionary(folder: Path) -> None:
-    translations = vocabulary_matching.read(folder / "a.en-de.txt")
+    translations = vocabulary_matching.read_dictionaries(folder / "a.en-de.txt")
     expected = set()
     for line in filter(str.strip, _texts(folder / "a.en-de.txt")):
         known, other = (side.strip() for side in line.split("\t" if "\t" in line else None))

@@ -89,7 +89,7 @@ class Trained:
 
 def make_probes(config, store):
     vocabulary = Vocabulary.load(store.vocabulary_file)
-    return probes.make(config, probes.read(config), store, vocabulary)
+    return probes.make(config, probes.read_files(config), store, vocabulary)
 
 
 def train(config, workdir, store, with_probes):
@@ -261,7 +261,7 @@ def test_the_alignment_probe_uses_the_configured_method_encoding_and_prior(probe
     def measured(**options):
         probed_config.evaluation.alignment.update(options)
         config = parse(probed_config)
-        files = probes.read(config)
+        files = probes.read_files(config)
         scores = make_probes(config, store)[1](state)
         section = config.evaluation.alignment
         encoder = Pretrained(state.params, config.model, Vocabulary.load(store.vocabulary_file))
@@ -279,7 +279,7 @@ def test_the_alignment_probe_uses_the_configured_method_encoding_and_prior(probe
 
 def test_samples_are_always_the_same_and_in_the_order_of_the_file(probed_config, files):
     probed_config.evaluation.retrieval.sentences = probed_config.evaluation.alignment.sentences = 7
-    sample, again = probes.read(parse(probed_config)), probes.read(parse(probed_config))
+    sample, again = probes.read_files(parse(probed_config)), probes.read_files(parse(probed_config))
     assert sample == again
     first, second = sample.parallel["en-de"]
     lines = [(files / f"en-de.{side}").read_text("utf-8").splitlines() for side in ("en", "de")]
@@ -291,7 +291,7 @@ def test_samples_are_always_the_same_and_in_the_order_of_the_file(probed_config,
 
 
 def test_one_tsv_and_separate_files_give_the_same_pairs(probed_config, files, tmp_path):
-    expected = probes.read(parse(probed_config))
+    expected = probes.read_files(parse(probed_config))
     for pair in ("en-de", "en-sw"):
         lines = [
             (files / f"{pair}.{side}").read_text("utf-8").splitlines() for side in pair.split("-")
@@ -302,13 +302,13 @@ def test_one_tsv_and_separate_files_give_the_same_pairs(probed_config, files, tm
         (tmp_path / f"{pair}.links").write_text("".join(f"{row[2]}\n" for row in rows))
     probed_config.evaluation.retrieval.source = f"{tmp_path}/{{pair}}.tsv"
     probed_config.evaluation.alignment.source = f"{files}/{{pair}}.tsv|{tmp_path}/{{pair}}.links"
-    assert probes.read(parse(probed_config)) == expected
+    assert probes.read_files(parse(probed_config)) == expected
 
 
 def test_errors_name_the_bad_file_or_key(probed_config, files, tmp_path):
     def assert_refused(message):
         with pytest.raises(ConfigError, match=message):
-            probes.read(parse(probed_config))
+            probes.read_files(parse(probed_config))
 
     alignment, retrieval = probed_config.evaluation.alignment, probed_config.evaluation.retrieval
     alignment.source = f"{files}/en-de.tsv"

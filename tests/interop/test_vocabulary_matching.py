@@ -24,7 +24,7 @@ from xlj.interop.vocabulary_matching import (
     load,
     match,
     match_bias,
-    read,
+    read_dictionaries,
     share_table,
 )
 
@@ -222,7 +222,7 @@ def test_tabs_spaces_order_and_case_of_entries(tmp_path):
         "dog\u00a0\tHund\nof\tvon  der\n"
     )
     file.write_bytes(gzip.compress(text.encode()))
-    dictionary = read(file)
+    dictionary = read_dictionaries(file)
     assert dictionary == {
         "hund": ("dog", "hound"),
         "eis": ("ice cream", "ice"),
@@ -234,21 +234,21 @@ def test_tabs_spaces_order_and_case_of_entries(tmp_path):
 def test_the_language_pair_determines_the_direction(tmp_path):
     file = tmp_path / "words.txt"
     file.write_text("a b\n")
-    assert read(file, "en-de") == {"b": ("a",)}
-    assert read(file, "de-en") == {"a": ("b",)}
-    assert read(file, "zh-CN-en") == {"a": ("b",)}
-    assert read(file, "de-fr", known="fr") == {"a": ("b",)}
+    assert read_dictionaries(file, "en-de") == {"b": ("a",)}
+    assert read_dictionaries(file, "de-en") == {"a": ("b",)}
+    assert read_dictionaries(file, "zh-CN-en") == {"a": ("b",)}
+    assert read_dictionaries(file, "de-fr", known="fr") == {"a": ("b",)}
     named = {"en-de.0-5000.txt": ("b", "a"), "fr-en.txt": ("a", "b"), "en-sr_RS.txt": ("b", "a")}
     for name, (word, translation) in named.items():
         (tmp_path / name).write_text("a b\n")
-        assert read(tmp_path / name) == {word: (translation,)}
+        assert read_dictionaries(tmp_path / name) == {word: (translation,)}
 
 
 @pytest.mark.parametrize("name", ["words.txt", "bg-tr.txt", "en-.txt", "en-de.fr-en.txt"])
 def test_a_name_without_a_direction_is_refused(tmp_path, name):
     (tmp_path / name).write_text("a b\n")
     with pytest.raises(ConfigError, match=f"{name}: the file name must contain one pair"):
-        read(tmp_path / name)
+        read_dictionaries(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_malformed_lines_are_refused(tmp_path, content, message):
     file = tmp_path / "en-de.txt"
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=f"en-de.txt:{message}"):
-        read(file)
+        read_dictionaries(file)
 
 
 def test_templates_load_the_dictionaries_of_all_pairs(tmp_path):

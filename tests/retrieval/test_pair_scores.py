@@ -51,7 +51,7 @@ def test_margins_use_the_distinct_sentences_of_each_side(monkeypatch):
     pairs = [TextPair(a, b, "") for a, b in zip("abcdefgh", "uvuw xyu", strict=True)]
     pairs[4] = TextPair("e", "", "")
     calls = []
-    monkeypatch.setattr(pair_scores.margins, "ratio", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(pair_scores, "ratio", lambda *arguments: calls.append(arguments))
     both = np.arange(16, dtype=np.float32).reshape(8, 2)
     pair_scores.margins_of(iter(pairs), [both[:5], both[5:]], 1)
     ((source, target, sources, targets),) = calls

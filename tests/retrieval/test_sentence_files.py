@@ -122,7 +122,7 @@ def test_errors_name_the_format_of_unsupported_files(tmp_path, name, content, fo
 def test_numpy_reads_what_was_written(tmp_path, dtype, parts):
     file = tmp_path / "vectors.npy"
     rows = np.random.default_rng(0).normal(size=(sum(parts), 5)).astype(np.float32)
-    with sentence_files.writing(file, 5, dtype) as append:
+    with sentence_files.writing_vectors(file, 5, dtype) as append:
         for part in np.split(rows, np.cumsum(parts)[:-1]) if parts else ():
             append(part)
         assert not file.exists()
@@ -149,7 +149,7 @@ def test_a_value_that_the_type_cannot_store_is_refused_and_leaves_no_file(tmp_pa
     bad[2, 1] = value
     with (
         pytest.raises(ConfigError, match=f"the vector of line 7 is too large for {dtype}"),
-        sentence_files.writing(tmp_path / "vectors.npy", 3, dtype) as append,
+        sentence_files.writing_vectors(tmp_path / "vectors.npy", 3, dtype) as append,
     ):
         append(vectors)
         append(bad)

@@ -147,7 +147,7 @@ def adapt(
         if "data.length" not in explicit:
             config = _with_length_of(source, config)
         config = start.adopt_model(config)
-        files = probes.read(config)
+        files = probes.read_files(config)
         samples = _sample(config, source.vocabulary())
         text = _test_text(config, request, samples, files)
         adapted_from, choices = _with_pieces(request, source, samples, folders, progress)

@@ -99,7 +99,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
     config, store = open_rows(adopt_model(config, workdir))
-    files = probes.read(config)
+    files = probes.read_files(config)
     with _lock(workdir):
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)

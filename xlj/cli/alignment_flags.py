@@ -57,7 +57,7 @@ def add(parser: Parser) -> None:
     )
     add("--lowercase", action="store_true", help="lowercase words before the alignment")
     parser.add_malformed("an empty line")
-    outputs.add_flag(parser)
+    outputs.add_shard_flag(parser)
     _add_choices(parser)
     _add_gold(parser)
     parser.add_file(

@@ -157,7 +157,7 @@ def _is_of_model(file: Path, folder: Path) -> bool:
     )
 
 
-def add_flag(parser: Parser) -> None:
+def add_shard_flag(parser: Parser) -> None:
     """Adds --shard."""
     parser.add_argument(
         "--shard",
@@ -178,7 +178,7 @@ def _shard(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Record":
+def shard_job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Record":
     """Returns a record of everything that determines the parts: the model, the inputs with their
     sizes in bytes, and the values of the flags in `names`."""
     from xlj.checkpoints import stored_models
@@ -192,7 +192,7 @@ def job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Recor
     }
 
 
-def finish(part_files: "PartFiles") -> bool:
+def finish_shard(part_files: "PartFiles") -> bool:
     """Writes the manifest if all parts of the folder exist; otherwise prints how many parts are
     missing. Returns whether all parts exist."""
     if part_files.finish() is not None:

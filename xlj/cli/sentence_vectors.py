@@ -119,7 +119,7 @@ def embed_parts(
     with tqdm(desc="embedding", unit=" sentences", disable=None) as bar:
         for part in missing:
             rows = 0
-            with sentence_files.writing(
+            with sentence_files.writing_vectors(
                 part_files.file(part), embedder.width, dtype, skipping
             ) as append:
                 lines = units[part].lines(skipping)

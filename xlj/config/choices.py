@@ -71,7 +71,7 @@ LABEL_FORMATS = ("tsv", "jsonl", "conll")
 """Output formats of `xlj.predict`, described in `finetuning.new_text`."""
 
 WORD_SPLITS = ("spaces", "whitespace")
-"""Separators of words in tokenised text, described in `word_alignment.words`."""
+"""Separators of words in tokenised text, described in `word_alignment.gold_alignments`."""
 
 LINK_FORMATS = ("pharaoh", "pharaoh_1", "naacl", "words", "pieces")
 """Link formats of `xlj.align`, described in `word_alignment.link_formats`."""

@@ -198,7 +198,7 @@ class Task(Section, path="task"):
 
     @property
     def effective_kind(self) -> str:
-        """The kind for `tasks.load`: `pair_classification` for pairs that are encoded apart."""
+        """The kind for `task.load`: `pair_classification` for pairs that are encoded apart."""
         return "pair_classification" if self.pairs == "apart" else self.kind
 
     @property
@@ -246,7 +246,7 @@ def task_of_model(
     """Returns the task that a fine-tuned model was trained for.
 
     Args:
-      kind: the kind of task: a name in `tasks.KINDS` or `tasks.VARIANTS`, or `module:function`.
+      kind: the kind of task: a name in `task.KINDS` or `task.VARIANTS`, or `module:function`.
       length: tokens in a row, used if `saved` has no length.
       labels: the labels of the head's outputs, in order.
       saved: the content of `TASK`, if the file exists.

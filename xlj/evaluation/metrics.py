@@ -58,7 +58,7 @@ def chunk_scores(
     Args:
       predicted, gold: the tags of each sentence's words.
       raw: whether tags have no prefix such as B or I, like parts of speech
-        (`data.labelled.chunks.find_chunks`).
+        (`data.labelled.conll.find_chunks`).
 
     Raises:
       ValueError: if the numbers of sentences or words differ.

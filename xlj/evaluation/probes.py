@@ -49,7 +49,7 @@ class Files(NamedTuple):
     gold: dict[str, list[Pair]]
 
 
-def read(config: Config) -> Files:
+def read_files(config: Config) -> Files:
     """Reads and samples the files that the config section `evaluation` names.
 
     Callers read the files before they build rows, so that errors are reported early.
@@ -144,7 +144,7 @@ def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) 
     """Makes the probes for the section `evaluation` of a config.
 
     Args:
-      files: the samples of the files that this section names (`probe_files.read`).
+      files: the samples of the files that this section names (`read_files`).
       store: the rows of the run, which contain the held-out pairs.
       vocabulary: the vocabulary of the rows.
     """
@@ -233,8 +233,8 @@ def _read_held_out(config: Config, store: RowStore) -> dict[str, Sides]:
     if HELD_OUT not in options.source or not {"pairs", "bitext"} & set(config.row_kinds()):
         return {}
     pairs = options.pairs or config.data.pairs
-    read = {pair: read_held_out_pairs(store, pair, options.sentences) for pair in pairs}
-    return {pair: sides for pair, sides in read.items() if len(sides[0].lengths) > 1}
+    read_files = {pair: read_held_out_pairs(store, pair, options.sentences) for pair in pairs}
+    return {pair: sides for pair, sides in read_files.items() if len(sides[0].lengths) > 1}
 
 
 def read_held_out_pairs(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:

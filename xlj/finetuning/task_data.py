@@ -166,7 +166,7 @@ def _labels(task: Task, task_kind: TaskKind, data: Mapping[str, Examples]) -> tu
     return labels
 
 
-def write(
+def write_rows(
     cache: Path, kind: str, features: Mapping[str, Features], vocabulary: Vocabulary
 ) -> RowStore:
     """Writes a row store with the training examples of each language, unless it exists.

@@ -175,7 +175,7 @@ def _prepare_runs(
         group_data = data.of(group) if task.per_language else data
         rows = {language: examples.rows for language, examples in group_data.train.items()}
         cache = Path(config.data.cache).expanduser()
-        store = task_data.write(cache, task.objective, rows, source.vocabulary())
+        store = task_data.write_rows(cache, task.objective, rows, source.vocabulary())
         first_config = _training_config(config, data.labels, store, source)
         for seed in range(config.train.seed, config.train.seed + task.seeds):
             train = dataclasses.replace(first_config.train, seed=seed)

@@ -90,7 +90,7 @@ def check_extendable(vocabulary: Vocabulary) -> None:
 def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
     """Returns the old rows from which each row of an extended vocabulary is initialised.
 
-    The rules are (`matched_rows.RULES`):
+    The rules are (`vocabulary_matching.RULES`):
 
     - `special` and `exact`: the row of the same piece. Only `<mask>` has a new id.
     - `pieces`: the mean of the old pieces into which the old vocabulary splits a new piece.

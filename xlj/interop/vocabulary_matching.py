@@ -46,8 +46,8 @@ def specials(size: int) -> list[int]:
 
 def words(vocabulary: Vocabulary) -> list[Word | None]:
     """Returns the `Word` of every id; None for special tokens and for pieces that are not text."""
-    read = _READERS[vocabulary.markers]
-    by_id = [read(piece) for piece in vocabulary.pieces]
+    read_dictionaries = _READERS[vocabulary.markers]
+    by_id = [read_dictionaries(piece) for piece in vocabulary.pieces]
     for special in specials(len(by_id)):
         by_id[special] = None
     return by_id
@@ -242,7 +242,7 @@ Dictionary = Mapping[str, tuple[str, ...]]
 """Maps words to their translations into a language of the old model.
 
 The old model is the model whose embeddings initialise the embeddings of a new vocabulary
-(`vocabulary_matching`). Keys are words in the form that `words.folded` returns. Values are the
+(`match`). Keys are words in the form that `folded` returns. Values are the
 translations as the file writes them, in the file's order."""
 
 
@@ -268,7 +268,7 @@ def load(
     missing = dict.fromkeys(pairs) if any("{pair}" in template for template in templates) else {}
     for template in templates:
         if "{pair}" not in template:
-            dictionaries.append(read(Path(template).expanduser(), known=known))
+            dictionaries.append(read_dictionaries(Path(template).expanduser(), known=known))
             continue
         filled = {pair: Path(template.replace("{pair}", pair)).expanduser() for pair in pairs}
         existing = [pair for pair in pairs if filled[pair].is_file()]
@@ -277,7 +277,7 @@ def load(
             raise ConfigError(f"dictionary {template}: no file for any pair; tried {tried}")
         for pair in existing:
             missing.pop(pair, None)
-            dictionaries.append(read(filled[pair], pair, known))
+            dictionaries.append(read_dictionaries(filled[pair], pair, known))
     if missing:
         raise ConfigError(
             f"dictionary {', '.join(missing)}: no file for these pairs in "
@@ -286,7 +286,7 @@ def load(
     return tuple(dictionaries)
 
 
-def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
+def read_dictionaries(path: Path, pair: str = "", known: str = "en") -> Dictionary:
     """Reads one dictionary file, plain or compressed, with translations into the language `known`.
 
     A line has two columns, separated by a tab; a translation may have several words. In a line

@@ -83,7 +83,7 @@ def in_child(
       The result of the function.
 
     Raises:
-      ConfigError: if the function raises a `ConfigError` or a storage error (`storage_errors`).
+      ConfigError: if the function raises a `ConfigError` or a storage error.
       RuntimeError: if the function raises another error, or the child dies.
     """
     receiver, sender = SPAWN.Pipe(duplex=False)

@@ -251,7 +251,7 @@ def read_pairs(path: Path, source_ids: list[str], target_ids: list[str]) -> set[
 
 
 @contextmanager
-def writing(
+def writing_vectors(
     path: Path, width: int, dtype: str, skipping: Skipping | None = None
 ) -> Iterator[Callable[[np.ndarray], None]]:
     """Context manager that yields a function which appends rows [n, width] to a .npy file.

@@ -17,7 +17,7 @@ from xlj.sharding import meshes
 from xlj.training import memory, metrics
 from xlj.training import state as states
 from xlj.training.evaluation import Probe
-from xlj.training.resources import Resources, RunState, due, open_run, write
+from xlj.training.resources import Resources, RunState, metrics_due, open_run, write_metrics
 from xlj.training.run_flops import Counts, RunFlops
 from xlj.training.start import Start
 from xlj.training.step import Batch
@@ -89,7 +89,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     ):
         first = states.copy_for_evaluation(run.state) if latest is None else None
         if latest is not None and not run.is_measured:
-            if not write(run, resources):
+            if not write_metrics(run, resources):
                 _save(run, resources, best)
         for batch, tokens in resources.prefetch if run.is_measured or first else ():
             _take_step(run, resources, batch, tokens)
@@ -97,13 +97,13 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 # The initial state is evaluated after the first step, so that the first step need
                 # not wait for the compilation of the evaluation.
                 resources.step_memory.release()
-                if not write(RunState(first(), 0), resources):
+                if not write_metrics(RunState(first(), 0), resources):
                     run.done = 0  # no checkpoint exists, so the next process starts over
                     break
                 first = None
-            if any(due(config, run.done)):
+            if any(metrics_due(config, run.done)):
                 resources.step_memory.release()
-            stops = not write(run, resources) or resources.preemption.requested()
+            stops = not write_metrics(run, resources) or resources.preemption.requested()
             is_kept = run.done in (total, *resources.checkpointer.keep_steps)
             if stops or is_kept or run.done % config.train.checkpoint_every == 0:
                 _save(run, resources, best)

@@ -327,14 +327,14 @@ def _machine() -> dict[str, str]:
     }
 
 
-def due(config: Config, done: int) -> tuple[bool, bool]:
+def metrics_due(config: Config, done: int) -> tuple[bool, bool]:
     """Returns whether metrics of training, and of evaluations, are due after `done` steps."""
     is_last = done == config.train.steps
     logs = done > 0 and (done % config.train.log_every == 0 or is_last)
     return logs, done % config.train.eval_every == 0 or is_last
 
 
-def write(run: RunState, resources: Resources) -> bool:
+def write_metrics(run: RunState, resources: Resources) -> bool:
     """Writes the line that is due after `run.done` steps, if any.
 
     If metrics of training are due, their sums in `run.state` become zero. If a stop is requested
@@ -345,7 +345,7 @@ def write(run: RunState, resources: Resources) -> bool:
     """
     state, done, line = run.state, run.done, dict[str, float]()
     run.line, run.is_measured = {}, False
-    logs, evaluates = due(resources.start.config, done)
+    logs, evaluates = metrics_due(resources.start.config, done)
     if logs:
         line = _training_metrics(run, resources)
         progress = resources.restart_sums(state.progress)

@@ -185,7 +185,7 @@ class Aligner:
     ) -> Iterator[tuple[Batch, np.ndarray]]:
         """Yields batches with values for pairs of pieces, [layers, pairs, side, side].
 
-        `side` is the number of slots for pieces (`pair_batches.Rows`). The values are bool links,
+        `side` is the number of slots for pieces (`methods.Rows`). The values are bool links,
         float32 confidences that are 0 without a link, or the float32 soft alignment.
         """
         match = self._method.match

@@ -7,7 +7,7 @@
 | argmax, itermax, match | (cosine + 1) / 2, times the prior | `extraction.NAME` |
 | hmm | the product of the probabilities in both directions | values of at least `HMM_THRESHOLD` |
 
-The prior is `similarity.diagonal`. `optimal_transport` and `released` multiply the similarities by
+The prior is `extraction.diagonal`. `optimal_transport` and `released` multiply the similarities by
 the prior before they compute the plan. `register` adds a user's method. The aligner uses only the
 attributes of `Method`.
 

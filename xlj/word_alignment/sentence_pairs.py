@@ -34,7 +34,7 @@ class Form(NamedTuple):
         numbers from 1 or names in the header; if empty, the first columns are used. In JSON and
         Parquet, they are keys, and must be set. In TMX, they are the two languages; if empty,
         `tmx.read` chooses.
-      words: how sentences are split into words, one of `words.SPLITS`.
+      words: how sentences are split into words, one of `gold_alignments.SPLITS`.
       gold_from: the index that gold links give to the first word, 0 or 1. None means 1 in the WPT
         format, and 0 in other formats.
     """

@@ -77,7 +77,7 @@ def load(sources):
     with tfds.testing.mock_data(as_dataset_fn=as_dataset):
         for source, language in sources:
             try:
-                examples = reader.load(source, language)
+                examples = reader.load_tfds(source, language)
                 results[source, language] = [dataclasses.astuple(example) for example in examples]
             except ConfigError as error:
                 results[source, language] = str(error)

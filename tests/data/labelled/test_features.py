@@ -118,8 +118,8 @@ def test_the_row_store_has_tokens_and_labels_and_is_reused(vocabulary, tmp_path)
         )
         for language, n in (("de", 20), ("en", 7))
     }  # fmt: skip
-    store = task_data.write(tmp_path, "classification", rows_by_language, vocabulary)
-    reused = task_data.write(tmp_path, "classification", rows_by_language, vocabulary)
+    store = task_data.write_rows(tmp_path, "classification", rows_by_language, vocabulary)
+    reused = task_data.write_rows(tmp_path, "classification", rows_by_language, vocabulary)
     assert store.path == reused.path and len(list(tmp_path.iterdir())) == 1
     assert store.manifest.languages == ["de", "en"]
     for language, rows in rows_by_language.items():
@@ -129,16 +129,18 @@ def test_the_row_store_has_tokens_and_labels_and_is_reused(vocabulary, tmp_path)
         assert actual.keys() == {"tokens", "labels"} and actual["labels"].dtype == np.int32
         assert np.array_equal(actual["tokens"], rows.tokens)
         assert np.array_equal(actual["labels"], rows.labels["labels"])
-    fewer = task_data.write(tmp_path, "classification", {"de": rows_by_language["de"]}, vocabulary)
+    fewer = task_data.write_rows(
+        tmp_path, "classification", {"de": rows_by_language["de"]}, vocabulary
+    )
     assert fewer.path != store.path
 
     # A damaged store names the folder to delete; then the same call writes the store again.
     store.file("classification.de", 0).unlink()
     remedy = f"is missing; delete {store.path} and run the command again"
     with pytest.raises(RowStoreError, match=remedy):
-        task_data.write(tmp_path, "classification", rows_by_language, vocabulary)
+        task_data.write_rows(tmp_path, "classification", rows_by_language, vocabulary)
     shutil.rmtree(store.path)
-    rebuilt = task_data.write(tmp_path, "classification", rows_by_language, vocabulary)
+    rebuilt = task_data.write_rows(tmp_path, "classification", rows_by_language, vocabulary)
     assert rebuilt.manifest == store.manifest
 
 

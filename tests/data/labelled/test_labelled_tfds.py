@@ -72,13 +72,15 @@ def test_tagged_words_are_read(output):
 
 
 def test_names_of_sources_are_parsed():
-    assert task_sources.parse(UD) == ("universal_dependencies/de_gsd", "dev")
-    assert task_sources.parse(UD).example is Words
-    assert [task_sources.parse(source).has_all_languages for source in (XNLI, TYDI_QA, XQUAD)] == [
+    assert task_sources.parse_tfds(UD) == ("universal_dependencies/de_gsd", "dev")
+    assert task_sources.parse_tfds(UD).example is Words
+    assert [
+        task_sources.parse_tfds(source).has_all_languages for source in (XNLI, TYDI_QA, XQUAD)
+    ] == [
         True,
         True,
         False,
     ]
-    assert not task_sources.parse(TYDI_QA_SW).has_all_languages
+    assert not task_sources.parse_tfds(TYDI_QA_SW).has_all_languages
     with pytest.raises(ConfigError, match="expected tfds:NAME#SPLIT"):
-        task_sources.parse("tfds:xnli")
+        task_sources.parse_tfds("tfds:xnli")

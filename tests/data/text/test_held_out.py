@@ -52,7 +52,10 @@ def rules(tasks, folder) -> dict[str, Rule]:
                 for name in {*languages[:deciding], *languages[deciding + 1 :]}:
                     companions[name].append(part_hashes)
     assert not companions["en"]
-    return {name: Rule(SHARE, held_out.write(folder, parts)) for name, parts in companions.items()}
+    return {
+        name: Rule(SHARE, held_out.write_hashes(folder, parts))
+        for name, parts in companions.items()
+    }
 
 
 def outcomes(tasks, by_language):

@@ -283,7 +283,7 @@ def test_filtered_and_excluded_lines_are_dropped_and_counted(config, write, tmp_
         pairs=("en-de",), parallel=("@{pair}.tsv",), exclude=(f"{tmp_path}/eval.tsv",)
     ).data
     (task,) = text_tasks(data)
-    excluded = held_out.write(tmp_path, map(line_hashes, read_excluded_lines(data)))
+    excluded = held_out.write_hashes(tmp_path, map(line_hashes, read_excluded_lines(data)))
     reader = UnitReader(task.units(99)[0], 0, ReadOptions("error", "own_filter:short", excluded))
     (chunk,) = reader.chunks()
     assert list(zip(*chunk.columns, strict=True)) == [("a", "b"), ("same", "same")]

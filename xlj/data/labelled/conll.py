@@ -65,7 +65,7 @@ def read(
       comments: which lines that begin with `#` before the first word of a sentence are comments.
         `yes`: all lines. `no`: no line. `auto`: lines with another number of columns, and lines
         that look like comments (`COMMENT`).
-      chunk_tags: whether tags must be chunk tags (`chunks.CHUNK_TAG`).
+      chunk_tags: whether tags must be chunk tags (`conll.CHUNK_TAG`).
 
     Raises:
       ConfigError: if the file cannot be read, a line is invalid, or the columns or comments are

@@ -217,7 +217,7 @@ def find(kind: str) -> TaskKind:
     """Returns a kind of task.
 
     Args:
-      kind: a name in `config.tasks.KINDS` or `VARIANTS`; or `module:function`, a function of a
+      kind: a name in `config.task.KINDS` or `VARIANTS`; or `module:function`, a function of a
         user's module that returns a `TaskKind`.
 
     Raises:

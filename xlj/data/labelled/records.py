@@ -90,7 +90,7 @@ def read_words(
         `WORDS` and the only key of `_TAGS` in the first record. A record that has no tags is
         unlabelled.
       names: names of the tags that the file gives as zero-based numbers.
-      chunk_tags: whether tags must be chunk tags (`chunks.CHUNK_TAG`). If so, and if `columns` is
+      chunk_tags: whether tags must be chunk tags (`conll.CHUNK_TAG`). If so, and if `columns` is
         empty, the key `ner_tags` has priority over other keys of tags.
 
     Raises:

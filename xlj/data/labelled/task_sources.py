@@ -57,7 +57,7 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
         {language: {"language": language} for language in languages},
         "languages",
         lambda source, language: [source] if _exists(source, language, task) else [],
-        lambda template: template.startswith("tfds:") and parse(template).has_all_languages,
+        lambda template: template.startswith("tfds:") and parse_tfds(template).has_all_languages,
     )
     if problems:
         raise ConfigError("\n".join(problems))
@@ -97,7 +97,7 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
 def _exists(source: str, language: str, task: Task) -> bool:
     """Whether a source has a language, as far as this is known without reading the source."""
     if source.startswith("tfds:"):
-        _check_type(source, parse(source).example, task)
+        _check_type(source, parse_tfds(source).example, task)
         return True
     if source.startswith("phrasebook:"):
         _parse_phrasebook(source, task)
@@ -283,7 +283,7 @@ class Name(NamedTuple):
         return self.split in splits.get(self.base, ())
 
 
-def parse(source: str) -> Name:
+def parse_tfds(source: str) -> Name:
     """Parses a source `tfds:NAME[/CONFIG]#SPLIT`.
 
     Raises:
@@ -313,13 +313,13 @@ def read_tfds(source: str, language: str, misplaced: str = "error") -> list[Exam
       ConfigError: if TFDS cannot load the dataset, the dataset does not have the language, or an
         example is invalid.
     """
-    parse(source)
-    return in_child(f"reading {source}", load, source, language, misplaced)
+    parse_tfds(source)
+    return in_child(f"reading {source}", load_tfds, source, language, misplaced)
 
 
-def load(source: str, language: str, misplaced: str = "error") -> list[Example]:
+def load_tfds(source: str, language: str, misplaced: str = "error") -> list[Example]:
     """Reads the examples of `read_tfds`, but in this process, which then imports TensorFlow."""
-    name = parse(source)
+    name = parse_tfds(source)
     to_example = _DATASETS[name.base][1]
     ids_have_languages = name.base == "tydi_qa" and name.has_all_languages
     if ids_have_languages and language not in TYDI_QA:

@@ -234,7 +234,7 @@ class Fetcher:
           ahead: how many consecutive rows, starting with each row, are needed soon, int64 [n].
 
         Returns:
-          Records of type `row_records.record_dtype`, [n].
+          Records of type `row_kind.record_dtype`, [n].
         """
         result = []
         for row, count in zip(rows.tolist(), ahead.tolist(), strict=True):

@@ -148,7 +148,7 @@ def register_seqio(config: Config) -> list[str]:
     for task in request.tasks:
         of_kinds = [task.of_kind(row_kinds.load(kind)) for kind in request.row_kinds(task)]
         for of_kind in {of_kind.name: of_kind for of_kind in (task, *of_kinds)}.values():
-            text_units.register(of_kind, config.data)
+            text_units.register_task(of_kind, config.data)
             names.append(seqio_name(of_kind.name))
     store = _open_finished(request)
     if store is None:

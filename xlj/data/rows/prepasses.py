@@ -59,7 +59,7 @@ def texts_of(request: RowsRequest) -> list[Text]:
         columns = list(text_units.read_excluded_lines(request.data))
         folder = _folder(request, "excluded")
         read_options = dataclasses.replace(
-            read_options, excluded=held_out.write(folder, map(line_hashes, columns))
+            read_options, excluded=held_out.write_hashes(folder, map(line_hashes, columns))
         )
     return [
         Text(task, task_units, read_options)
@@ -132,7 +132,7 @@ def hold_out(request: RowsRequest, texts: Sequence[Text], run: RunJobs) -> dict[
             ]
     run("holding out", jobs)
     for record, hash_folder in hash_folders.items():
-        companions = held_out.write(
+        companions = held_out.write_hashes(
             folder, map(_load, storage.find_files_below(hash_folder, "*.npy"))
         )
         atomic.write(record, json.dumps({"file": companions.name}).encode())
@@ -144,8 +144,8 @@ def hold_out(request: RowsRequest, texts: Sequence[Text], run: RunJobs) -> dict[
         for name in dict.fromkeys(others):
             files[name].append(folder / json_file.read_object(record)["file"])
     for name, files_of_language in files.items():
-        hashes = map(held_out.open_set, files_of_language)
-        rules[name] = Rule(share, held_out.write(folder, hashes))
+        hashes = map(held_out.open_hashes, files_of_language)
+        rules[name] = Rule(share, held_out.write_hashes(folder, hashes))
     return rules
 
 

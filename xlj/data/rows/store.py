@@ -290,7 +290,7 @@ class RowStore:
         Does not check their CRC32s.
 
         Returns:
-          Records (`row_records.record_dtype`), [count].
+          Records (`row_kind.record_dtype`), [count].
 
         Raises:
           RowStoreError: if a file cannot be read or has become shorter.

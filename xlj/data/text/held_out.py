@@ -41,7 +41,7 @@ class Rule:
 
     Attributes:
       share: the share of lines that are low, from 0 to 1.
-      companions: a file with the hashes of companions (`hash_sets`); None if there are none.
+      companions: a file with the hashes of companions (`write_hashes`); None if there are none.
     """
 
     share: float
@@ -78,7 +78,7 @@ def split(
     has_held_out = np.zeros_like(is_low)
     for column, rule in zip(hashes, rules, strict=True):
         has_held_out |= column < rule.threshold
-        has_held_out |= contains(open_set(rule.companions), column)
+        has_held_out |= contains_hashes(open_hashes(rule.companions), column)
     if len(hashes) == 1:
         return has_held_out, np.zeros_like(has_held_out)
     return is_low, has_held_out & ~is_low
@@ -104,7 +104,7 @@ def find_companions(
     return other[other >= rule.threshold]
 
 
-def write(folder: AnyPath, arrays: Iterable[np.ndarray]) -> AnyPath:
+def write_hashes(folder: AnyPath, arrays: Iterable[np.ndarray]) -> AnyPath:
     """Writes the union of arrays of hashes to a file, without the hash of a blank line.
 
     Memory must hold all hashes.
@@ -125,12 +125,12 @@ def write(folder: AnyPath, arrays: Iterable[np.ndarray]) -> AnyPath:
 
 
 @lru_cache(maxsize=16)
-def open_set(file: AnyPath | None) -> np.ndarray:
+def open_hashes(file: AnyPath | None) -> np.ndarray:
     """Memory-maps the sorted hashes of a file, uint64; returns an empty array for None."""
     return np.empty(0, np.uint64) if file is None else storage.memory_map(file, "<u8")
 
 
-def contains(sorted_set: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+def contains_hashes(sorted_set: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     """Tests which hashes are in a set.
 
     Args:

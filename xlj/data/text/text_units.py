@@ -48,7 +48,7 @@ class ReadOptions:
     Attributes:
       malformed: `data.malformed`, which is `error` or `skip`.
       filter: `data.filter`, which is `module:function`, or empty.
-      excluded: a file with hashes of lines to drop (`hash_sets`); None to drop no lines.
+      excluded: a file with hashes of lines to drop (`write_hashes`); None to drop no lines.
       repeated: files with the positions (`REPEATED`) of lines that repeat an earlier line. These
         lines are dropped.
     """
@@ -194,8 +194,10 @@ class UnitReader:
             drop |= np.array(is_rejected, bool)
             self.dropped["data.filter"] += int(drop.sum())
         if self._reading.excluded is not None:
-            excluded = held_out.open_set(self._reading.excluded)
-            is_excluded = np.any([held_out.contains(excluded, x) for x in hashes], axis=0) & ~drop
+            excluded = held_out.open_hashes(self._reading.excluded)
+            is_excluded = (
+                np.any([held_out.contains_hashes(excluded, x) for x in hashes], axis=0) & ~drop
+            )
             self.dropped["stands in data.exclude"] += int(is_excluded.sum())
             drop |= is_excluded
         indices = np.arange(first, first + len(drop))
@@ -264,7 +266,7 @@ def seqio_name(task: str) -> str:
     return f"xlj.{task.replace('-', '_')}"
 
 
-def register(task: TextTask, data: Data) -> None:
+def register_task(task: TextTask, data: Data) -> None:
     """Registers the seqio Task of one language or pair; replaces a Task of the same name.
 
     The Task applies `data.malformed` and `data.filter`. It does not apply `data.duplicates` and

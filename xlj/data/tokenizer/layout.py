@@ -88,7 +88,7 @@ class Codec:
         text becomes the special token `<mask>`.
       encode_with_spans: a function that returns, for each line, the native ids and the spans of the
         pieces. A span is a start and an end in characters of the line, as the library reports them
-        (`spans.tidy` converts them).
+        (`vocabulary.tidy_spans` converts them).
     """
 
     pieces: tuple[str, ...]

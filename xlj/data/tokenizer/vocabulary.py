@@ -52,7 +52,7 @@ class Vocabulary:
 
     def __init__(self, model: bytes):
         is_json = tokenizer_json.is_tokenizer_json(model)
-        codec = tokenizer_json.read(model) if is_json else read(model)
+        codec = tokenizer_json.read(model) if is_json else read_sentencepiece(model)
         self.model = model
         self.pieces, self.markers = codec.pieces, codec.markers
         self.native_ids, self.native_specials = codec.native_ids, codec.native_specials
@@ -130,7 +130,7 @@ class Vocabulary:
           before normalization, without blanks at both ends. Start and end are equal for a piece
           without characters. For all other pieces of a line, starts and ends never decrease. If one
           character becomes several pieces, each of these pieces has the whole character
-          (`spans.tidy`).
+          (`tidy_spans`).
         """
         encoded = self._codec.encode_with_spans(lines)
         ragged = self._to_our_ids(Ragged.of([ids for ids, _ in encoded]))
@@ -213,7 +213,7 @@ def tidy_spans(
     return np.stack([begins - offsets, ends - offsets], 1).astype(np.int32)
 
 
-def read(model: bytes) -> Codec:
+def read_sentencepiece(model: bytes) -> Codec:
     """Reads a model; piece i >= 3 gets id i + 1, as in XLM-R's tokenizer.
 
     Args:
@@ -310,7 +310,7 @@ class Fertility(NamedTuple):
 
 
 def measure_fertility(vocabulary: Vocabulary, lines: Sequence[str]) -> Fertility:
-    """Counts the words (`data.text.words.WORD`) and the pieces of some lines."""
+    """Counts the words (`cleaning.WORD`) and the pieces of some lines."""
     ids = vocabulary.encode(lines).ids
     words = sum(1 for line in lines for _ in WORD.finditer(line))
     return Fertility(words, len(ids), int((ids == UNK).sum()))

@@ -77,7 +77,7 @@ def of_kind(kind: str) -> TaskHead:
     """Returns the head of a kind of task.
 
     Raises:
-      ConfigError: if there is no such kind, or its code cannot be loaded (`tasks.load`).
+      ConfigError: if there is no such kind, or its code cannot be loaded (`task.load`).
     """
     head: TaskHead = task.load(kind).head()
     return head

@@ -38,7 +38,7 @@ class Supervised(Options, path="task"):
 
     @property
     def task_kind(self) -> str:
-        """The kind of task, for `tasks.load`."""
+        """The kind of task, for `task.load`."""
         return self.rows
 
 
@@ -64,7 +64,7 @@ def supervised(kind: str) -> type[Supervised]:
     the name of the kind.
 
     Args:
-      kind: a name in `tasks.KINDS` or `tasks.VARIANTS`, or `module:function`.
+      kind: a name in `task.KINDS` or `task.VARIANTS`, or `module:function`.
     """
     is_own = task.is_own(kind)
     name = task.load(kind).name if is_own else kind

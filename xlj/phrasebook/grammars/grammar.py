@@ -26,7 +26,7 @@ def nameable(
 
     Args:
       role: the first part of the words' slots, such as '0.object' for the object of clause 0.
-      names: as returned by `lexicon.names`; articles of organisations are in lower case.
+      names: as returned by `names`; articles of organisations are in lower case.
       asked: the words for "who" and "what".
       pronouns: the forms of each pronoun, of which this function uses the first. None if the verb
         expresses pronouns; the result for a pronoun is then [].

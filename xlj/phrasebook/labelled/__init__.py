@@ -1,7 +1,7 @@
 """Labelled tasks with the same meanings in every language of the phrasebook.
 
 Example i of a split has the same meaning in all languages. No event of dev or test occurs in train
-(`splits`).
+(`examples`).
 """
 
 from collections.abc import Callable, Iterator

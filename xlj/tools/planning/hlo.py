@@ -170,7 +170,7 @@ class Program:
 
     Args:
       text: the output of `jax.stages.Compiled.as_text()`.
-      kernels: the costs that the program's kernels state (`kernel_costs.stated_costs`).
+      kernels: the costs that the program's kernels state (`stated_costs`).
 
     Raises:
       ValueError: if the text is not a program.
