@@ -49,7 +49,7 @@ FILES = (
     "xlj/objectives/vocabulary/*.py",
     "xlj/optimizers/*.py",
     "xlj/sharding/*.py",
-    *(f"xlj/config/{name}.py" for name in ("durations", "schema")),
+    *(f"xlj/config/{name}.py" for name in ("batch_sizes", "durations")),
     *(f"xlj/data/rows/{name}.py" for name in ("batches", "draws")),
     "xlj/data/tokenizer/tokenizer_json.py",
     "xlj/families/modern.py",

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from xlj.config import Config, ConfigError, as_tree, build, durations
+from xlj.config.batch_sizes import BatchSizes
 from xlj.config.checks import check_phases
 from xlj.config.fields import ConfigTree, flat, merge
-from xlj.config.schema import BatchSizes, unresolved
+from xlj.config.schema import unresolved
 from xlj.config.sections import MOST_STEPS
 from xlj.data.rows.store import RowStore
 from xlj.training.schedule import Schedule

@@ -3,7 +3,7 @@
 import pytest
 
 from xlj.config import ConfigError
-from xlj.config.schema import BatchSizes
+from xlj.config.batch_sizes import BatchSizes
 
 
 @pytest.mark.parametrize(
