@@ -10,7 +10,7 @@ from typing import NamedTuple
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.writing import row_digests
-from xlj.config import Config, Model, as_tree, record, registered, schema
+from xlj.config import Config, Model, as_tree, batch_sizes, record, registered
 from xlj.config.fields import ConfigTree, Value, flat, merge
 from xlj.config.objectives import objectives_in
 from xlj.config.schema import RATES_KEYS
@@ -155,7 +155,7 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
     on = objectives_in(old) | objectives_in(new)
     grow = config.schedule[0].batch_sizes.grow
-    for path in (*_FIXED_KEYS, *schema.KEYS[: None if grow else 1], "phases"):
+    for path in (*_FIXED_KEYS, *batch_sizes.KEYS[: None if grow else 1], "phases"):
         before, now = old, new
         for name in path.split("."):
             before, now = before[name], now[name]
