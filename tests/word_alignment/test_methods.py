@@ -18,7 +18,8 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.word_alignment import methods
 from xlj.word_alignment.aligner import Aligner
-from xlj.word_alignment.methods import Alignment, Method, Pieces, Side, batches, pieces_of, windows
+from xlj.word_alignment.methods import Alignment, Method, Side
+from xlj.word_alignment.pair_batches import Pieces, batches, pieces_of, windows
 from xlj.word_alignment.sentence_pairs import Pair
 
 METHODS = choices.METHODS

@@ -20,7 +20,8 @@ from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
 from xlj.word_alignment import methods
-from xlj.word_alignment.methods import Batch, Method, Pieces, Rows, Side, batches, pieces_of
+from xlj.word_alignment.methods import Method, Side
+from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
 
 MAX_PIECES = 8192
@@ -185,7 +186,7 @@ class Aligner:
     ) -> Iterator[tuple[Batch, np.ndarray]]:
         """Yields batches with values for pairs of pieces, [layers, pairs, side, side].
 
-        `side` is the number of slots for pieces (`methods.Rows`). The values are bool links,
+        `side` is the number of slots for pieces (`pair_batches.Rows`). The values are bool links,
         float32 confidences that are 0 without a link, or the float32 soft alignment.
         """
         match = self._method.match

@@ -12,9 +12,9 @@ from xlj.data.rows.draws import sampling_rates
 from xlj.data.rows.lengths import auto_length
 from xlj.data.rows.request import RowsRequest, request_of
 from xlj.data.rows.store import RowStore, RowStoreError, TaskRows
-from xlj.data.text import text_units
+from xlj.data.text import seqio_tasks
+from xlj.data.text.seqio_tasks import seqio_name
 from xlj.data.text.text_tasks import describe_unused_files
-from xlj.data.text.text_units import seqio_name
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import storage
 from xlj.io.processes import in_child
@@ -148,7 +148,7 @@ def register_seqio(config: Config) -> list[str]:
     for task in request.tasks:
         of_kinds = [task.of_kind(row_kinds.load(kind)) for kind in request.row_kinds(task)]
         for of_kind in {of_kind.name: of_kind for of_kind in (task, *of_kinds)}.values():
-            text_units.register_task(of_kind, config.data)
+            seqio_tasks.register_task(of_kind, config.data)
             names.append(seqio_name(of_kind.name))
     store = _open_finished(request)
     if store is None:

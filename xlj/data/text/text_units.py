@@ -1,20 +1,10 @@
-"""Reads units of text: cleans and hashes lines, and drops lines that the config excludes.
-
-Also registers the text of a config as seqio Tasks, which other programs can use.
-
-- The Task of a language, such as `xlj.text.en`, has the feature `text`. An empty text ends a
-  document.
-- The Task of a pair, such as `xlj.pairs.en_de`, has the features `source` and `target`.
-
-All features are cleaned strings (`cleaning.clean`), in the order of the files. The shards of a Task
-are the units of work of the text (`text_tasks.Unit`), so several hosts can divide a Task.
-"""
+"""Reads units of text: cleans and hashes lines, and drops lines that the config excludes."""
 
 import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -23,11 +13,10 @@ from xlj.config.user_code import function_of
 from xlj.data.text import held_out
 from xlj.data.text.cleaning import clean, clean_all, line_hashes
 from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sources
-from xlj.data.text.text_tasks import TextTask, Unit
+from xlj.data.text.text_tasks import Unit
 from xlj.io import storage
 from xlj.io.json_file import Record
 from xlj.io.malformed import Malformed, Marked
-from xlj.io.quiet import import_quietly
 from xlj.io.storage import AnyPath
 
 CHUNK_LINES = 16_384
@@ -255,67 +244,3 @@ def _read_repeated(file: AnyPath, unit: int) -> np.ndarray:
     positions = storage.memory_map(file, REPEATED)
     start, stop = np.searchsorted(positions["unit"], np.array([unit, unit + 1], np.uint32))
     return np.array(positions["place"][start:stop])
-
-
-FEATURES = {1: ("text",), 2: ("source", "target")}
-"""The features of a Task, by its number of languages."""
-
-
-def seqio_name(task: str) -> str:
-    """Returns the name of the seqio Task for a `TextTask.name`; seqio does not allow hyphens."""
-    return f"xlj.{task.replace('-', '_')}"
-
-
-def register_task(task: TextTask, data: Data) -> None:
-    """Registers the seqio Task of one language or pair; replaces a Task of the same name.
-
-    The Task applies `data.malformed` and `data.filter`. It does not apply `data.duplicates` and
-    `data.exclude`, and it includes held-out lines.
-    """
-    seqio = import_quietly("seqio")
-    import tensorflow as tf
-
-    features = FEATURES[len(task.languages)]
-    units, reading = task.units(data.unit_bytes), ReadOptions.of(data)
-
-    def read_blocks(unit_indices: Sequence[int]) -> Iterator[dict[str, Sequence[str]]]:
-        for index in unit_indices:
-            for chunk in UnitReader(units[index], index, reading).chunks():
-                yield dict(zip(features, chunk.columns, strict=True))
-
-    class Units(seqio.DataSource):  # type: ignore[name-defined]
-        """The text as a seqio source, whose shards are the units of work."""
-
-        def __init__(self) -> None:
-            super().__init__(splits=["train"], num_input_examples=None)
-
-        @property
-        def supports_arbitrary_sharding(self) -> bool:
-            return False
-
-        def list_shards(self, split: str) -> list[str]:
-            return [f"{task.name}-{index}" for index in range(len(units))]
-
-        def get_dataset(
-            self,
-            split: str = "train",
-            shuffle: bool = False,
-            seed: int | None = None,
-            shard_info: Any = None,
-        ) -> Any:
-            unit_indices = range(len(units))
-            if shard_info is not None:
-                unit_indices = unit_indices[shard_info.index :: shard_info.num_shards]
-            # The generator yields blocks of lines, because yielding single lines is slow.
-            signature = dict.fromkeys(features, tf.TensorSpec([None], tf.string))
-            return tf.data.Dataset.from_generator(
-                lambda: read_blocks(unit_indices), output_signature=signature
-            ).unbatch()
-
-    string = seqio.Feature(seqio.PassThroughVocabulary(0), add_eos=False, dtype=tf.string, rank=0)
-    name = seqio_name(task.name)
-    if name in seqio.TaskRegistry.names():
-        seqio.TaskRegistry.remove(name)
-    seqio.TaskRegistry.add(
-        name, source=Units(), preprocessors=[], output_features=dict.fromkeys(features, string)
-    )
