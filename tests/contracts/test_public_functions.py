@@ -31,7 +31,7 @@ from xlj.models import (
     modules,
     norms,
     pattern,
-    rotary,
+    positions,
     segments,
 )
 from xlj.models.attention import layer
@@ -195,12 +195,12 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     dense.geglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
     dense.swiglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
     norms.norm: ({"model": MODEL}, {"x": f32(H), "scale": f32(H), "bias": f32(H)}),
-    rotary.rotations: ({"size": 4, "base": 10.0, "factor": 1.0}, {"positions": TOKENS}),
-    rotary.of_layers: (
+    positions.rotations: ({"size": 4, "base": 10.0, "factor": 1.0}, {"positions": TOKENS}),
+    positions.rotations_of_layers: (
         {"model": dataclasses.replace(MODEL, rotary_base=10.0)},
         {"positions": TOKENS},
     ),
-    rotary.rotate: ({}, {"x": HEADS, "rotations": rotary.Rotations(*[f32(R, N, 1, 2)] * 2)}),
+    positions.rotate: ({}, {"x": HEADS, "rotations": positions.Rotations(*[f32(R, N, 1, 2)] * 2)}),
     pattern.layer_count: ({}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
     pattern.select_layers: ({"start": 0, "stop": 1}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
     dropout.row_seeds: ({"layer": 1, "site": 2}, {"rngs": keys(R)}),
@@ -251,10 +251,10 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     project: ({"params": PARAMS["contrast_head"], "model": MODEL}, {"hidden": f32(H)}),
     embeddings.look_up: ({}, {"table": f32(V, H), "ids": i32(R)}),
     embeddings.look_up_small: ({}, {"table": f32(V, H), "ids": i32(R)}),
-    rotary.buckets: ({"count": 8, "distance": 12}, {"differences": i32(R)}),
-    rotary.bias_tiles: ({"block": 4}, {"bias": f32(2, 16)}),
+    positions.buckets: ({"count": 8, "distance": 12}, {"differences": i32(R)}),
+    positions.bias_tiles: ({"block": 4}, {"bias": f32(2, 16)}),
     block.stream_of: ({"model": MODEL}, {"x": HIDDEN}),
-    corruption.split_sides: ({}, {"rows": BITEXT}),
+    segments.split_sides: ({}, {"rows": BITEXT}),
     segments.count_examples: ({}, {"tokens": TOKENS}),
     segments.is_example: ({"max_examples": 2}, {"tokens": TOKENS}),
     segments.find_starts: ({"max_examples": 2}, {"tokens": TOKENS}),
@@ -389,7 +389,7 @@ ANY_SIZE = ANY_RANK | {
     "block_starts.table",
     "segments.tokens", "words_of.tokens", "same_example.source_ids",
     "same_example.target_ids",
-    "diagonal.source_ids", "diagonal.target_ids", "rotations.positions", "of_layers.positions",
+    "diagonal.source_ids", "diagonal.target_ids", "rotations.positions", "rotations_of_layers.positions",
 }  # fmt: skip
 ANYTHING = {"dtype": ANY_DTYPE, "rank": ANY_RANK, "size": ANY_SIZE}
 """Arguments that may have any dtype, rank or size."""
@@ -454,7 +454,7 @@ def call(function, plain, arrays):
     """Traces a function, or calls it if it is a function of NumPy arrays."""
     trees = {name: plain[name] for name in plain if isinstance(plain[name], dict)}
     rest = {name: plain[name] for name in plain if name not in trees}
-    if function in (extraction.match, rotary.buckets):
+    if function in (extraction.match, positions.buckets):
         arrays = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), arrays)
         return function(**rest, **arrays)
     return jax.eval_shape(lambda traced: function(**rest, **traced), arrays | trees)

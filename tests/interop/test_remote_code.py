@@ -18,7 +18,7 @@ import pytest
 from xlj.config import Model
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.models.rotary import buckets
+from xlj.models.positions import buckets
 from xlj.models.segments import segments
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.sharding.trees import named_leaves

@@ -15,7 +15,7 @@ from references.encoder import float64
 from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
-from xlj.objectives.corruption import split_sides
+from xlj.models.segments import split_sides
 from xlj.objectives.masking.options import Masking
 from xlj.objectives.xlco import loss as xlco
 from xlj.objectives.xlco.options import Contrast

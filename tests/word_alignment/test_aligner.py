@@ -15,7 +15,7 @@ from xlj.config.choices import METHODS, AlignmentOptions
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.models import encoder
 from xlj.models.segments import segments
-from xlj.word_alignment import aligner, methods
+from xlj.word_alignment import aligner, methods, pair_batches
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.methods import Side
 from xlj.word_alignment.sentence_pairs import Pair
@@ -132,7 +132,7 @@ def test_a_pair_is_encoded_as_in_pretraining(random_encoder, together, monkeypat
 @both_ways
 @pytest.mark.slow
 def test_links_do_not_depend_on_batches(random_encoder, together, monkeypatch):
-    monkeypatch.setattr(methods, "BATCH_TOKENS", 60)
+    monkeypatch.setattr(pair_batches, "BATCH_TOKENS", 60)
     monkeypatch.setattr(aligner, "_CHUNK", 7)
     pairs = random_pairs(random_encoder.vocabulary, 20)
     pairs.append(Pair("", ["Fensterbank", "one"], ["two", "\u200b", "xylophone"]))

@@ -1,6 +1,5 @@
-"""Refuses checkpoints that differ from a run in config, rows or model, and names the differences.
-
-Also finds the steps whose checkpoints are never deleted.
+"""Compares checkpoints with the config of a run: refuses those that differ and names the
+differences, and finds the steps whose checkpoints are never deleted.
 """
 
 import dataclasses

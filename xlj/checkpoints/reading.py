@@ -6,9 +6,8 @@ description contains the config, the digests of the rows, and the name, shape, t
 every tensor. Orbax does not detect flipped bits in its files. Therefore the digests are computed
 from arrays, and compared after every restore.
 
-Also shortens Orbax's errors to one line, and suppresses Orbax's own messages.
-
-Also moves damaged checkpoints into another folder before a run resumes.
+Orbax's errors become one line, and its own messages are suppressed. `move_damaged` moves damaged
+checkpoints into another folder before a run resumes.
 """
 
 import dataclasses

@@ -1,6 +1,5 @@
-"""Coordination of the processes of a run: joining, broadcasts, and shared storage.
-
-Also measures the speed of each host's devices, and how long each host waits for rows.
+"""Coordination of the processes of a run: joining, broadcasts, shared storage, and the speed of
+each host.
 
 All hosts wait for the slowest host in every step, so a slow host should be replaced.
 """

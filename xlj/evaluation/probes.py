@@ -5,7 +5,7 @@ A probe does not change the state of training, and uses no random numbers. `xlj.
 `xlj.align` compute the same results for the checkpoint of the same step, on the same sample of
 sentences.
 
-Also reads what the probes use: the sentence pairs of held-out rows, and files of parallel
+`read` reads what the probes use: the sentence pairs of held-out rows, and files of parallel
 sentences and gold word alignments.
 """
 

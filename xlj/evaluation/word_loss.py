@@ -5,7 +5,7 @@ and rarer tokens. With this measure, which is our own, models with different voc
 the same words from the same context. All pieces of a word are masked together, so no piece is
 predicted from the rest of the word. The loss of a word is the sum of the losses of its pieces.
 
-Also measures a model on plain text, to compare it before and after an adaptation.
+`xlj.adapt` compares a model on plain text before and after an adaptation with it.
 """
 
 import dataclasses

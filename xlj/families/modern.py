@@ -1,8 +1,7 @@
 """Options, config keys and tensors that ModernBERT, EuroBERT and gte share.
 
-Also reads and writes config.json's keys for rotary positions, in transformers 4 and 5.
-
-Also lists the layers of an encoder with local attention, as in ModernBERT.
+These are the keys of config.json for rotary positions, in transformers 4 and 5, and the layers with
+local attention.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,6 +1,5 @@
-"""Loads the data of a task: examples by split and language, converted to rows.
-
-Also writes labelled rows to a row store, in a folder named by a hash of the rows.
+"""Loads the data of a task: examples by split and language, converted to rows, which go into a row
+store whose folder is named by a hash of the rows.
 """
 
 import dataclasses

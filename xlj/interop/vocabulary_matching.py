@@ -4,11 +4,8 @@ piece.
 The old piece has the same text, or the text of a translation. The embedding of the new piece is
 initialised from the embedding of the old piece.
 
-Also reads bilingual dictionaries: TSV files, and MUSE's files (Lample et al., 2018).
-
-Also initialises the embeddings and biases of a new vocabulary from rows of an old vocabulary.
-
-Also reads the text of pieces and whether they start a word; defines normal forms to compare texts.
+In order, this file has the text of pieces and its normal forms, bilingual dictionaries (TSV files,
+and MUSE's files, Lample et al., 2018), the matching, and the new rows of embeddings and biases.
 """
 
 import dataclasses

@@ -1,6 +1,5 @@
 """Writes files and folders atomically: an interrupted write leaves the old content or nothing.
-
-Also files that grow line by line, in a local folder or in a bucket.
+Files that grow line by line lose at most their last line.
 """
 
 import contextlib

@@ -1,7 +1,5 @@
-"""What this process asks of Linux and the C library: huge pages, memory that stays, its end.
-
-Also has the exit code that launchers distinguish (docs/launch.md), and configures the cache of
-XLA's compiled programs.
+"""What this process asks of Linux, the C library and XLA: huge pages, memory that stays, the cache
+of compiled programs, its end and the exit code (docs/launch.md).
 """
 
 import contextlib

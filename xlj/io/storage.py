@@ -9,7 +9,7 @@ For other operations, this module has functions that accept both, such as `memor
 
 Buckets need `pip install -e '.[cloud]'`.
 
-Also describes storage errors, which the user can fix, in one line that names the file.
+`describe` has one line for an error of the storage that the user can fix; it names the file.
 """
 
 import contextlib

@@ -22,7 +22,7 @@ from xlj.models import dropout, fused_norm, pallas
 from xlj.models.dense import Weights, geglu, gelu, linear, swiglu
 from xlj.models.dropout import Rngs
 from xlj.models.norms import norm, norm_parameters
-from xlj.models.rotary import Rotations
+from xlj.models.positions import Rotations
 from xlj.sharding import devices
 
 
@@ -55,7 +55,7 @@ class Context(NamedTuple):
     """The position bias that all layers share (`layer.shared_bias`); None without one."""
     rotations: Mapping[bool, Rotations] = MappingProxyType({})
     """Rotary positions of local layers (key True) and full layers (key False); empty for models
-    without rotary positions (`rotary.of_layers`)."""
+    without rotary positions (`positions.rotations_of_layers`)."""
 
     def seeds(self, site: int) -> jax.Array | None:
         """Returns the dropout seeds for one site of the layer, int32 [rows]; None in evaluation.

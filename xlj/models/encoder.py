@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check, check_ids
-from xlj.models import pattern, rotary
+from xlj.models import pattern
 from xlj.models.attention.layer import Attention, shared_bias
 from xlj.models.block import RESIDUALS, Block, Context, FeedForward, NoNorm, Stream, stream_of
 from xlj.models.dense import PRODUCT
@@ -28,7 +28,7 @@ from xlj.models.embeddings import Embeddings, insert_separators, restart_positio
 from xlj.models.modules import run
 from xlj.models.norms import Norm
 from xlj.models.pattern import Kind
-from xlj.models.rotary import PositionBias
+from xlj.models.positions import PositionBias, rotations_of_layers
 from xlj.sharding import devices
 from xlj.sharding.trees import Params
 
@@ -90,7 +90,7 @@ def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> 
     layer_rngs = jax.random.split(layer_rng, model.layers)
     # All implementations of attention have the same parameters; dense attention needs no kernel.
     with_dense_attention = dataclasses.replace(model, attention="dense")
-    context = Context(ids, ids, None, 1, rotations=rotary.of_layers(model, ids))
+    context = Context(ids, ids, None, 1, rotations=rotations_of_layers(model, ids))
     block = block_of(with_dense_attention, Kind(is_local=False, is_normed=True))
     params = {
         "embeddings": embeddings.init(embedding_rng, ids, ids, None, None, None),
@@ -151,7 +151,7 @@ def apply(
     bias = None
     if model.position_bias != "none":
         bias = shared_bias(params["position_bias"], model, inputs.tokens.shape[1])
-    segments, rotations = inputs[2:4], rotary.of_layers(model, positions)
+    segments, rotations = inputs[2:4], rotations_of_layers(model, positions)
 
     def layer(kind: Kind, x: Stream, weights: Params, index: jax.Array) -> Stream:
         context = Context(*segments, rngs, index + 1, bias, rotations)

@@ -1,14 +1,15 @@
-"""What depends on the kind of device: the form of matrix products, layouts in memory, barriers.
+"""How functions become programs: the form of matrix products on each kind of device, layouts in
+memory, barriers, hand-written gradients, and programs that only count.
 
 The other modules of models and objectives state what is computed; they call this module where XLA
 needs help to compute it fast on CPUs, GPUs or TPUs. A barrier (`jax.lax.optimization_barrier`)
 changes no value. XLA moves, merges and splits no operation across it.
 
-Also builds functions with hand-written gradients, and marks programs that are traced only to count
-their operations, and that never run (`counting`). Some implementations compute more than the
-mathematics needs: attention computes all scores of a row and then hides those outside the window,
-and some sums are products with ones. The extra work depends on the platform and on the shapes. It
-must not count, so these implementations take another path inside `counting`.
+`counting` marks programs that are traced only to count their operations, and that never run. Some
+implementations compute more than the mathematics needs: attention computes all scores of a row and
+then hides those outside the window, and some sums are products with ones. The extra work depends on
+the platform and on the shapes. It must not count, so these implementations take another path inside
+`counting`.
 """
 
 import contextlib

@@ -1,10 +1,10 @@
-"""The layout of rows, derived from their tokens: examples, sides and positions.
-
-Also computes vectors of the examples of rows: where examples start, and means of hidden vectors.
+"""The layout of rows, derived from their tokens: examples, sides and positions, and the mean
+vectors of examples.
 
 Results have a fixed number of slots per row, one for each example; unused slots come last.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -12,8 +12,17 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check, check_ids
+from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
+
+Rows = Mapping[str, jax.Array]
+"""Rows of one objective: the array [rows, ...] of each field, by name.
+
+The kind of rows defines the fields (`data.rows.row_kind.RowKind`). Most kinds have `tokens`: token
+ids, int32 or the integer type on disk, [rows, length]. All have `languages`: the language of each
+side of a row, as an index into `Corpus.languages`, int32 [rows, sides]. Rows of monolingual text
+have two equal indices."""
 
 
 class Segments(NamedTuple):
@@ -188,3 +197,19 @@ def average_rows(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
     is_text = (tokens != BOS) & (tokens != EOS) & (tokens != PAD)
     text = is_text.astype(hidden.dtype)[..., None]
     return (hidden * text).sum(1) / jnp.maximum(text.sum(1), 1)
+
+
+def split_sides(rows: Rows) -> tuple[Rows, Rows]:
+    """Returns the first and the second sentences as rows, with tokens int32 [rows, length / 2]."""
+    check(
+        "split_sides",
+        first=("int [rows, length]", rows["first"]),
+        second=("int [rows, length]", rows["second"]),
+        languages=("int [rows, 2]", rows["languages"]),
+    )
+    first, second = Bitext().layout(rows)
+    return _with_int32(first), _with_int32(second)
+
+
+def _with_int32(rows: Rows) -> Rows:
+    return {**rows, "tokens": rows["tokens"].astype(jnp.int32)}

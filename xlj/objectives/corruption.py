@@ -1,8 +1,4 @@
-"""Masks: selects the tokens to predict and replaces them.
-
-Also splits rows of the kind `bitext`: first sentences in one field, second sentences in another.
-Each sentence is an example `<s> A </s>`. The pairs have the same order in both fields.
-"""
+"""Masks: selects the tokens to predict and replaces them."""
 
 import math
 from typing import NamedTuple
@@ -11,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from xlj.contracts.arrays import Specified, check
-from xlj.data.rows.kinds.bitext import Bitext
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.objectives.masking.options import MaskingOptions
 from xlj.objectives.objective import Rows, check_rows
@@ -135,19 +130,3 @@ def mask_tokens(
         )
 
     return jax.vmap(of_row)(rows["tokens"].astype(jnp.int32), rows["languages"], rngs)
-
-
-def split_sides(rows: Rows) -> tuple[Rows, Rows]:
-    """Returns the first and the second sentences as rows, with tokens int32 [rows, length / 2]."""
-    check(
-        "split_sides",
-        first=("int [rows, length]", rows["first"]),
-        second=("int [rows, length]", rows["second"]),
-        languages=("int [rows, 2]", rows["languages"]),
-    )
-    first, second = Bitext().layout(rows)
-    return _with_int32(first), _with_int32(second)
-
-
-def _with_int32(rows: Rows) -> Rows:
-    return {**rows, "tokens": rows["tokens"].astype(jnp.int32)}

@@ -13,15 +13,8 @@ from xlj.contracts.arrays import Specified, check
 from xlj.data.rows.row_kind import Field
 from xlj.data.rows.store import Corpus
 from xlj.models.dropout import Rngs
+from xlj.models.segments import Rows
 from xlj.sharding.trees import Params
-
-Rows = Mapping[str, jax.Array]
-"""Rows of one objective: the array [rows, ...] of each field, by name.
-
-The kind of rows defines the fields (`data.rows.row_kind.RowKind`). Most kinds have `tokens`: token
-ids, int32 or the integer type on disk, [rows, length]. All have `languages`: the language of each
-side of a row, as an index into `Corpus.languages`, int32 [rows, sides]. Rows of monolingual text
-have two equal indices."""
 
 
 def abstract_rows(fields: Iterable[Field], rows: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from xlj.config import Config, Optimizer, registered_optimizers
 from xlj.config.user_code import function_of
 from xlj.contracts.arrays import Leaf, PyTree
 from xlj.optimizers import multipliers
-from xlj.optimizers.guards import Damped, Guarded, guard
+from xlj.optimizers.wrappers import Damped, Guarded, guard
 from xlj.sharding.trees import Params, name_of, named_leaves
 
 OptState: TypeAlias = optax.OptState

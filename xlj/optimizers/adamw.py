@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import optax
 
 from xlj.config import Optimizer
-from xlj.optimizers.guards import Guarded, either
+from xlj.optimizers.wrappers import Guarded, either
 from xlj.sharding.trees import Params
 
 

@@ -13,7 +13,7 @@ from optax.contrib import MuonDimensionNumbers, scale_by_muon
 from xlj.config import ConfigError, Optimizer
 from xlj.contracts.arrays import PyTree
 from xlj.optimizers import adamw
-from xlj.optimizers.guards import Guarded, either
+from xlj.optimizers.wrappers import Guarded, either
 from xlj.sharding import devices
 from xlj.sharding.trees import Params, name_of, named_leaves, nested
 

@@ -9,7 +9,7 @@ import optax
 
 from xlj.config import Optimizer
 from xlj.models import pattern
-from xlj.optimizers.guards import Damped, Guarded, either, unbiased_decay
+from xlj.optimizers.wrappers import Damped, Guarded, either, unbiased_decay
 from xlj.sharding.trees import Params, name_of
 
 

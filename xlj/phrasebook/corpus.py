@@ -1,7 +1,4 @@
-"""The embedded corpus: text of each language, and sentence pairs of each pair of languages.
-
-Also realises meanings as sentences and as aligned pairs of sentences.
-"""
+"""The embedded corpus: meanings as sentences of each language and as aligned pairs of sentences."""
 
 from collections.abc import Iterator
 

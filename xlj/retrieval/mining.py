@@ -4,8 +4,7 @@
 Schwenk (2019), "Margin-based parallel corpus mining", with the ratio margin and the strategy "max.
 score".
 
-Also searches approximately with FAISS, and computes margins among the nearest candidates only.
-
+With FAISS, the search is approximate, and margins are computed among the nearest candidates only.
 Sources: Johnson, Douze and Jégou (2019), "Billion-scale similarity search with GPUs"; Artetxe and
 Schwenk (2019), who also compute margins among the nearest neighbours that FAISS finds.
 """

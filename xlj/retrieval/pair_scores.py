@@ -1,13 +1,11 @@
 """Scores sentence pairs: cosine and likelihood of each pair alone, and margins among all pairs.
 
-Also computes cosines and ratio margins of sentence pairs, whose vectors are in memory or on disk.
+Vectors are in memory or on disk. The ratio margin is the cosine of a pair, divided by the mean
+cosine of both sentences with their four nearest neighbours on the other side. The neighbours may
+include the sentence's partner. Source: Artetxe and Schwenk (2019), "Margin-based parallel corpus
+mining", in the form in which LASER scores pairs.
 
-The ratio margin is the cosine of a pair, divided by the mean cosine of both sentences with their
-four nearest neighbours on the other side. The neighbours may include the sentence's partner.
-Source: Artetxe and Schwenk (2019), "Margin-based parallel corpus mining", in the form in which
-LASER scores pairs.
-
-Also reads sentence pairs in units of work, from files with a pair per line or from parallel files.
+Pairs are read in units of work, from files with a pair per line or from parallel files.
 """
 
 import dataclasses

@@ -1,6 +1,5 @@
-"""Searches nearest neighbours exactly: computes all cosines, a block at a time.
-
-Also retrieves translations: finds the nearest neighbours of sentences in both directions.
+"""Searches nearest neighbours exactly: computes all cosines, a block at a time. Translations are
+retrieved in both directions.
 """
 
 from functools import partial

@@ -1,6 +1,5 @@
-"""Reads files of sentences, and files that list which sentences are translations.
-
-Also writes vectors to a .npy file block by block; their number need not be known in advance.
+"""Files of retrieval: sentences, lists of sentences that are translations, and vectors, which are
+written to a .npy file block by block.
 """
 
 import sys

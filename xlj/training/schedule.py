@@ -2,7 +2,8 @@
 
 All durations of the config are numbers of steps here; `xlj.training.durations` converts others.
 
-Also describes the schedule for readers: lines by step, a table of phases, and warnings.
+The functions at the end describe the schedule for readers: lines by step, a table of phases, and
+warnings.
 """
 
 import copy

@@ -18,7 +18,7 @@ from xlj.config import Config, Optimizer
 from xlj.io.hashing import name_hash
 from xlj.objectives.objective import Argument, LossSums, Objective, Result, Rows
 from xlj.optimizers import Rates, multipliers
-from xlj.optimizers.guards import clip, either, update_average
+from xlj.optimizers.wrappers import clip, either, update_average
 from xlj.sharding import devices, trees
 from xlj.sharding.devices import OTHERS, REPLICATED, RULES, on_mesh
 from xlj.sharding.trees import Params

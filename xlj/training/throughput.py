@@ -1,6 +1,5 @@
-"""Counts the tokens of a run; computes tokens and operations per second since the last metrics.
-
-Also shows and measures the time that a run waits before its first steps.
+"""The time of a run: tokens and operations per second since the last metrics, and what the run
+waits for before its first steps.
 """
 
 import contextlib

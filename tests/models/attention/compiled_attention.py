@@ -21,7 +21,7 @@ from xlj.config import ConfigError  # noqa: E402
 from xlj.models import dropout  # noqa: E402
 from xlj.models.attention import kernels, tpu, triton  # noqa: E402
 from xlj.models.attention.interface import Mask, Operands, Request  # noqa: E402
-from xlj.models.rotary import bias_tiles  # noqa: E402
+from xlj.models.positions import bias_tiles  # noqa: E402
 from xlj.sharding.devices import AXES, REPLICATED, ROWS, on_mesh  # noqa: E402
 from xlj.tools.planning.hlo import Program, stated_costs  # noqa: E402
 from xlj.tools.planning.products import products  # noqa: E402

@@ -16,7 +16,7 @@ from xlj.models.attention.interface import Mask, Operands
 from xlj.models.attention.kernels import Fused
 from xlj.models.attention.layer import shared_bias
 from xlj.models.attention.reference import Dense
-from xlj.models.rotary import bias_tiles
+from xlj.models.positions import bias_tiles
 from xlj.sharding import devices
 
 KERNELS = {"gpu": triton, "tpu": tpu}

@@ -1,6 +1,5 @@
-"""Reads tagged words: one word and its tag per line, and a blank line after each sentence.
-
-Also finds chunks of tagged words, by the lenient definition of CoNLL that seqeval uses.
+"""Tagged words: reads one word and its tag per line, with a blank line after each sentence, and
+finds chunks by the lenient definition of CoNLL that seqeval uses.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""Finds labelled sources by the templates of a config, and reads their examples.
+"""The sources of a task: finds them by the templates of a config, reads their examples, and
+determines the labels of the task.
 
-Also determines the labels of a task, and refuses examples whose labels do not fit.
-
-Also reads labelled examples of TensorFlow Datasets (TFDS); a child process imports TensorFlow.
+For examples of TensorFlow Datasets (TFDS), a child process imports TensorFlow.
 """
 
 import itertools

@@ -1,6 +1,5 @@
-"""Reads the batch of each step from a row store.
-
-Also reads ranges of consecutive rows from storage, ahead of the batches that use them.
+"""Reads the batch of each step from a row store, in ranges of consecutive rows, ahead of the
+batches that use them.
 """
 
 import sys

@@ -4,7 +4,7 @@ Prepasses over all text come first. They collect lines to exclude, duplicates an
 held-out sentences, and train a vocabulary if the config names none. Then worker processes read one
 unit of text each (`data.unit_bytes`), and pack it into rows.
 
-Also samples training and held-out text of a language or pair.
+`sample_text` samples training and held-out text of a language or pair in the same way.
 """
 
 import json

@@ -17,7 +17,7 @@ reads runs of consecutive rows:
 - A window is a few consecutive blocks. In a window, the draws of a lane take consecutive positions
   of a task, or alternate between several pieces of consecutive positions.
 
-Also computes how often a phase of a run draws each language or pair, and the mean tokens of a row.
+`draws_of_tasks` computes how often a phase of a run draws each language or pair.
 """
 
 import dataclasses

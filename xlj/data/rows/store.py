@@ -12,7 +12,7 @@ A task is the rows of one language or pair. For each task, the manifest names a 
                          types and shapes (such as token ids, little-endian uint16), and their CRC32
                          (uint32); training rows first, then held-out rows
 
-Also properties of a row store that objectives need: the size of the vocabulary, and the languages.
+`Corpus` has the properties that objectives need: the size of the vocabulary, and the languages.
 """
 
 import dataclasses

@@ -1,10 +1,7 @@
-"""Converts text to token ids, with a vocabulary in xlj's layout of ids.
+"""Vocabularies, which convert text to token ids in xlj's layout of ids.
 
-Also determines which characters of a line each piece represents.
-
-Also reads a SentencePiece model file into XLM-R's layout of ids.
-
-Also measures the fertility of a vocabulary: the mean number of pieces per word.
+The module reads SentencePiece models and tokenizer.json files, determines which characters of a
+line each piece represents, and measures fertility: the mean number of pieces per word.
 """
 
 import hashlib

@@ -16,7 +16,7 @@ from xlj.models.attention.interface import Mask, Operands
 from xlj.models.block import Context
 from xlj.models.dense import Dense
 from xlj.models.modules import run
-from xlj.models.rotary import Gates, PositionBias, bias_tiles, rotate
+from xlj.models.positions import Gates, PositionBias, bias_tiles, rotate
 from xlj.sharding.trees import Params
 
 

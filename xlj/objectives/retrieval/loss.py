@@ -11,8 +11,8 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.store import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.models.segments import average_examples, is_example, segments, whole_examples
-from xlj.objectives.corruption import split, split_sides
+from xlj.models.segments import average_examples, is_example, segments, split_sides, whole_examples
+from xlj.objectives.corruption import split
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Rows
 from xlj.objectives.retrieval.options import Retrieval
 from xlj.sharding.trees import Params

@@ -1,6 +1,5 @@
-"""Logits of a block of the vocabulary, their statistics and their gradient.
-
-Also chooses tokens of a large vocabulary: the argmax of the logits, or a sample from the softmax.
+"""Logits of a block of the vocabulary: their statistics, their gradient, and the choice of a token,
+by argmax or as a sample from the softmax.
 """
 
 import jax

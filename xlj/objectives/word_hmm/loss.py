@@ -21,8 +21,8 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.models.lowering import precision_of
-from xlj.models.segments import segments, whole_examples
-from xlj.objectives.corruption import split, split_sides
+from xlj.models.segments import segments, split_sides, whole_examples
+from xlj.objectives.corruption import split
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Rows
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm.options import WordHMM

@@ -19,8 +19,8 @@ from xlj.models import encoder
 from xlj.models.dense import matmul
 from xlj.models.dropout import Rngs
 from xlj.models.modules import init_head, run
-from xlj.models.segments import count_examples, find_starts, is_example, whole_examples
-from xlj.objectives.corruption import mask_tokens, split, split_sides
+from xlj.models.segments import count_examples, find_starts, is_example, split_sides, whole_examples
+from xlj.objectives.corruption import mask_tokens, split
 from xlj.objectives.objective import (
     ByMicrobatch,
     Loss,

@@ -1,6 +1,5 @@
-"""Parts that the grammars of several languages share.
-
-Also reads the words of a language from `words/LANGUAGE.toml`; sections map concepts to words.
+"""What the grammars of several languages share, and the words of a language from
+`words/LANGUAGE.toml`, whose sections map concepts to words.
 """
 
 import tomllib

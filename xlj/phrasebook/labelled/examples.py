@@ -1,6 +1,5 @@
-"""Types of labelled examples, one for each kind of task.
-
-Also computes the splits of events: no event of dev or test occurs in train, in any language.
+"""Labelled examples: a type for each kind of task, and splits in which no event of dev or test
+occurs in train, in any language.
 
 An event is a predicate with its attribute and participants. Time, tense, polarity, adjectives and
 owners do not belong to it, nor do the recipient and an optional place of a statement. The hash of

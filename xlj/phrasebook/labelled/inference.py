@@ -3,8 +3,7 @@
 Half of the hypotheses of each label are negated. Hypotheses of all labels have about the same
 number of details. So the hypothesis alone gives little information about the label.
 
-Also finds details of a clause: if an affirmative clause is true, it is also true without these
-parts.
+If an affirmative clause is true, it is also true without its details.
 """
 
 from collections.abc import Collection, Iterator

@@ -1,7 +1,7 @@
 """Measures the speed of inference from text: word alignment, compared with SimAlign, and sentence
 vectors, compared with sentence-transformers.
 
-Also measures the computation of word links from random vectors, without an encoder.
+Word links are also computed from random vectors, without an encoder.
 """
 
 import contextlib

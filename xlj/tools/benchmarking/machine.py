@@ -1,6 +1,5 @@
-"""Measures the peak rate of this machine with large matrix products.
-
-Also measures the import time of xlj's commands and of other libraries.
+"""Measures this machine: the peak rate of large matrix products, and the time to import xlj's
+commands and other libraries.
 """
 
 import subprocess

@@ -1,6 +1,5 @@
-"""Measures how fast rows are built from text, and how fast batches are read.
-
-Also makes sentence pairs from the phrasebook for measurements, and a vocabulary for them.
+"""Measures how fast rows are built from text, here sentence pairs of the phrasebook, and how fast
+batches are read.
 """
 
 import itertools

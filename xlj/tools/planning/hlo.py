@@ -1,8 +1,8 @@
 """Parses the text of a compiled program: its instructions, and how often each instruction runs.
 
-Also reads the costs that Pallas kernels state, by the shapes of a call. A compiled program does not
-contain the operations of a kernel. But the traced program has the kernel's `cost_estimate`, and
-both programs have the kernel's name and the shapes of its arguments.
+The costs of Pallas kernels are those that they state, by the shapes of a call. A compiled program
+does not contain the operations of a kernel. But the traced program has the kernel's
+`cost_estimate`, and both programs have the kernel's name and the shapes of its arguments.
 """
 
 import math

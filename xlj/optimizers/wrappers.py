@@ -1,6 +1,5 @@
-"""Transformations that do not change their state in steps with non-finite losses or gradients.
-
-Also clips gradients by their global norm, and computes the moving average of the parameters.
+"""Transformations around an optimizer: steps with non-finite losses or gradients change no state,
+gradients are clipped by their global norm, and parameters have a moving average.
 """
 
 import math

@@ -1,11 +1,10 @@
-"""Rotary positions (Su et al., 2021): angles, and the rotation of queries and keys by them.
+"""Positions of tokens: rotary positions, and the relative position bias.
 
-Also has the relative position bias: a number that depends on the distance of query and key, added
-to scores.
-
-The bias d is the one of T5 (Raffel et al., 2020, section 2.1). It has one learned number for each
-head and each bucket of distances, and all layers share it. In XLM-E (Chi et al., 2021, section 3.3)
-each layer multiplies d by a gate that depends on the query.
+Rotary positions (Su et al., 2021) rotate queries and keys by angles. The bias is a number that
+depends on the distance of query and key, and is added to scores. The bias d is the one of T5
+(Raffel et al., 2020, section 2.1). It has one learned number for each head and each bucket of
+distances, and all layers share it. In XLM-E (Chi et al., 2021, section 3.3) each layer multiplies d
+by a gate that depends on the query.
 """
 
 import math
@@ -50,7 +49,7 @@ def rotations(positions: jax.Array, size: int, base: float, factor: float) -> Ro
     return Rotations(jnp.cos(angles), jnp.sin(angles))
 
 
-def of_layers(model: Model, positions: jax.Array) -> dict[bool, Rotations]:
+def rotations_of_layers(model: Model, positions: jax.Array) -> dict[bool, Rotations]:
     """Returns the rotations of local layers (key True) and of full layers (key False).
 
     The dict is empty for a model without rotary positions.

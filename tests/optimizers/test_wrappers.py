@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.optimizers.guards import clip, update_average
+from xlj.optimizers.wrappers import clip, update_average
 
 
 @pytest.mark.parametrize("limit, factor", [(0.0, 1), (0.125, 0.25), (0.5, 1), (0.75, 1), (4.0, 1)])

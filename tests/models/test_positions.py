@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from xlj.config import Model, Optimizer
-from xlj.models import encoder, rotary
+from xlj.models import encoder
 from xlj.models.attention.layer import Attention
 from xlj.models.block import Context
-from xlj.models.rotary import PositionBias, bias_tiles, buckets
+from xlj.models.positions import PositionBias, bias_tiles, buckets, rotate, rotations_of_layers
+from xlj.models.positions import rotations as rotations_at
 from xlj.models.segments import segments
 from xlj.optimizers import multipliers
 from xlj.sharding import trees
@@ -36,12 +37,12 @@ def plain_rotation(x, positions, base, factor):
 def test_pairs_of_dimensions_from_both_halves_are_rotated():
     rng = np.random.default_rng(0)
     x, positions = rng.normal(size=(2, 5, 4, 12)), rng.integers(0, 9000, (2, 5))
-    rotations = rotary.rotations(jnp.asarray(positions, jnp.int32), 12, 100.0, 1.5)
-    actual = rotary.rotate(jnp.asarray(x, jnp.float32), rotations)
+    rotations = rotations_at(jnp.asarray(positions, jnp.int32), 12, 100.0, 1.5)
+    actual = rotate(jnp.asarray(x, jnp.float32), rotations)
     # The angles are float32.
     np.testing.assert_allclose(actual, plain_rotation(x, positions, 100.0, 1.5), atol=2e-3)
-    near = rotary.rotations(jnp.asarray(positions % 50, jnp.int32), 12, 100.0, 1.5)
-    actual = rotary.rotate(jnp.asarray(x, jnp.float32), near)
+    near = rotations_at(jnp.asarray(positions % 50, jnp.int32), 12, 100.0, 1.5)
+    actual = rotate(jnp.asarray(x, jnp.float32), near)
     np.testing.assert_allclose(actual, plain_rotation(x, positions % 50, 100.0, 1.5), atol=1e-5)
 
 
@@ -50,8 +51,8 @@ def test_scores_depend_only_on_distances():
     query, key = jnp.asarray(rng.normal(size=(2, 1, 1, 1, 12)), jnp.float32)
 
     def score(i, j):
-        at = [rotary.rotations(jnp.full((1, 1), n, jnp.int32), 12, 100.0, 1.0) for n in (i, j)]
-        return float((rotary.rotate(query, at[0]) * rotary.rotate(key, at[1])).sum())
+        at = [rotations_at(jnp.full((1, 1), n, jnp.int32), 12, 100.0, 1.0) for n in (i, j)]
+        return float((rotate(query, at[0]) * rotate(key, at[1])).sum())
 
     assert score(3, 8) == pytest.approx(score(103, 108), abs=1e-4)
     assert abs(score(3, 8) - score(8, 3)) > 1e-2
@@ -61,8 +62,7 @@ def test_angles_are_exact_in_bfloat16():
     """Products may be rounded, but angles may not: bfloat16 cannot represent position 257."""
     x = jnp.ones((1, 1, 1, 4), jnp.bfloat16)
     rotated = [
-        rotary.rotate(x, rotary.rotations(jnp.full((1, 1), n, jnp.int32), 4, 10.0, 1.0))
-        for n in (256, 257)
+        rotate(x, rotations_at(jnp.full((1, 1), n, jnp.int32), 4, 10.0, 1.0)) for n in (256, 257)
     ]
     assert all(end.dtype == jnp.bfloat16 for end in rotated)
     assert np.abs(np.asarray(rotated[0] - rotated[1], np.float32)).max() > 0.1
@@ -70,13 +70,13 @@ def test_angles_are_exact_in_bfloat16():
 
 def test_local_layers_have_their_own_base():
     positions = jnp.asarray([[0, 1, 2, 7]], jnp.int32)
-    both = rotary.of_layers(dataclasses.replace(MODEL, rotary_local_base=10.0), positions)
+    both = rotations_of_layers(dataclasses.replace(MODEL, rotary_local_base=10.0), positions)
     for is_local, base in ((False, 100.0), (True, 10.0)):
-        expected = rotary.rotations(positions, 12, base, 1.5)
+        expected = rotations_at(positions, 12, base, 1.5)
         jax.tree.map(np.testing.assert_array_equal, both[is_local], expected)
-    same = rotary.of_layers(MODEL, positions)
+    same = rotations_of_layers(MODEL, positions)
     assert same[True] is same[False]
-    assert rotary.of_layers(dataclasses.replace(MODEL, rotary_base=0.0), positions) == {}
+    assert rotations_of_layers(dataclasses.replace(MODEL, rotary_base=0.0), positions) == {}
 
 
 TINY = Model(
