@@ -389,7 +389,8 @@ ANY_SIZE = ANY_RANK | {
     "block_starts.table",
     "segments.tokens", "words_of.tokens", "same_example.source_ids",
     "same_example.target_ids",
-    "diagonal.source_ids", "diagonal.target_ids", "rotations.positions", "rotations_of_layers.positions",
+    "diagonal.source_ids", "diagonal.target_ids", "rotations.positions",
+    "rotations_of_layers.positions",
 }  # fmt: skip
 ANYTHING = {"dtype": ANY_DTYPE, "rank": ANY_RANK, "size": ANY_SIZE}
 """Arguments that may have any dtype, rank or size."""
