@@ -105,7 +105,7 @@ def insert_separators(tokens: jax.Array, sides: jax.Array) -> jax.Array:
     """Replaces each `</s>` between the sentences of a pair by the separator of the vocabulary.
 
     Stored rows contain `</s>` between A and B for all models, so that one rule finds examples and
-    sides (`objectives/segments.py`).
+    sides (`models/segments.py`).
 
     Args:
       tokens: token ids, int32 [rows, length].
