@@ -47,7 +47,7 @@ _TENSORS = (
 
 
 def _read_config(config: Record, where: str) -> Record:
-    rotary = modern.read(config, where, "rope_theta")
+    rotary = modern.read_rotary(config, where, "rope_theta")
     heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
     groups, size = config.get("num_key_value_heads"), config.get("head_dim")
     if size is not None and (not isinstance(heads, int) or size * heads != hidden):
@@ -66,7 +66,7 @@ def _read_config(config: Record, where: str) -> Record:
 
 
 def _write_config(model: Model) -> Record:
-    rope = modern.write(model.rotary_base, model.rotary_factor)
+    rope = modern.write_rotary(model.rotary_base, model.rotary_factor)
     return {
         "num_key_value_heads": model.groups,
         "hidden_act": modern.activation_of(model),

@@ -98,7 +98,7 @@ def _head_tensors(prefix: str, norm_name: str) -> tuple[Tensor, ...]:
 
 def _read_config(config: Record, where: str) -> Record:
     """Returns the options of `Model` for a config.json of transformers."""
-    return _model_options(config, where, modern.read(config, where, "rope_theta"))
+    return _model_options(config, where, modern.read_rotary(config, where, "rope_theta"))
 
 
 def _read_hub_config(config: Record, where: str) -> Record:
@@ -116,7 +116,7 @@ def _read_hub_config(config: Record, where: str) -> Record:
     def ntk(rotary: Rotary) -> Rotary:
         return Rotary(rotary.base * rotary.factor, rotary.factor ** (2 / head_size))
 
-    rotary = modern.read(config, where, "rope_theta", more={"ntk": ntk})
+    rotary = modern.read_rotary(config, where, "rope_theta", more={"ntk": ntk})
     return _model_options(config, where, rotary)
 
 
@@ -133,7 +133,7 @@ def _write_config(model: Model) -> Record:
     return {
         "hidden_act": modern.activation_of(model),
         "tie_word_embeddings": model.tied,
-        "rope_parameters": modern.write(model.rotary_base, model.rotary_factor),
+        "rope_parameters": modern.write_rotary(model.rotary_base, model.rotary_factor),
     }
 
 

@@ -94,7 +94,7 @@ _SCALINGS: Mapping[str, Scaling] = {
 }
 
 
-def read(
+def read_rotary(
     config: Record,
     where: str,
     old: str,
@@ -183,7 +183,7 @@ def one_of(where: str, keys: Mapping[str, Any]) -> Any:
     return values.get(first)
 
 
-def write(base: float, factor: float) -> Record:
+def write_rotary(base: float, factor: float) -> Record:
     """Returns the value of `rope_parameters`, or its entry for one type of layers."""
     if factor == 1:
         return {"rope_type": "default", "rope_theta": base}

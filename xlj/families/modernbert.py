@@ -75,7 +75,7 @@ _TENSORS = (
 
 def _read_config(config: Record, where: str) -> Record:
     layers = _read_layer_types(config, where)
-    full = modern.read(config, where, _BASE_KEYS_V4[FULL], FULL)
+    full = modern.read_rotary(config, where, _BASE_KEYS_V4[FULL], FULL)
     options = layers | {
         "norm_type": "layer" if config["norm_bias"] else "unbiased",
         "feed_forward": modern.gated(config, "hidden_activation", where),
@@ -87,7 +87,7 @@ def _read_config(config: Record, where: str) -> Record:
         "rotary_local_base": 0.0,
     }
     if layers["local_attention"]:
-        local = modern.read(config, where, _BASE_KEYS_V4[LOCAL], LOCAL)
+        local = modern.read_rotary(config, where, _BASE_KEYS_V4[LOCAL], LOCAL)
         if local.factor != full.factor:
             raise ConfigError(
                 f"{where}: rope_parameters has the factor {full.factor} for {FULL} and "
@@ -175,7 +175,7 @@ def _write_config(model: Model) -> Record:
         "layer_types": types,
         _EVERY_KEY: _find_period(types),
         "rope_parameters": {
-            kind: modern.write(base, model.rotary_factor) for kind, base in bases.items()
+            kind: modern.write_rotary(base, model.rotary_factor) for kind, base in bases.items()
         },
         **{_BASE_KEYS_V4[kind]: base if is_unscaled else None for kind, base in bases.items()},
         "embedding_dropout": model.dropout_of("embeddings"),
