@@ -278,7 +278,10 @@ def _check_positions(model: Model) -> None:
 def _check_names(path: str, names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise ConfigError(f"{path}={','.join(names)}: the names are {', '.join(known)}")
+            raise ConfigError(
+                f"{path}={','.join(names)}: the names are {', '.join(known)}"
+                f"{suggestion(name, known)}"
+            )
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
