@@ -37,8 +37,8 @@ def add(parser: Parser) -> None:
     )
     add = actions.add_parser(
         "import",
-        doc="Converts a Hugging Face folder (XLM-R, RoBERTa, BERT, mBERT, ERNIE-M, XLM-Align or\n"
-        "InfoXLM, with its tokenizer) to an xlj checkpoint for --config.init_from.",
+        doc="Converts a Hugging Face folder with its tokenizer to an xlj checkpoint for\n"
+        "--config.init_from. docs/models.md lists the models.",
     ).add_argument
     add("--source", metavar="DIR", required=True, type=Path, help="Hugging Face folder to convert")
     add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)

@@ -11,7 +11,7 @@ from xlj import bench, prepare, train
 from xlj import config as schema
 from xlj.cli import configs
 from xlj.cli.configs import name_of
-from xlj.config import ConfigError
+from xlj.config import ConfigError, finetuning
 from xlj.config.families import options_of
 
 QUICKSTART = "configs/quickstart.py"
@@ -162,3 +162,9 @@ def test_errors_shorten_long_keys_and_values(call, key):
     with pytest.raises(ConfigError, match=key[:8]) as error:
         call(train.main, f"--config={QUICKSTART}", override, "--check")
     assert len(str(error.value)) < 2500
+
+
+def test_a_key_of_the_schema_that_fine_tuning_does_not_read_is_not_called_unknown():
+    message = "^this command does not read the config key data.length; did you mean task.length"
+    with pytest.raises(ConfigError, match=message):
+        configs.load("finetune/udpos:phrasebook", ["--config.data.length=32"], finetuning)

@@ -279,6 +279,10 @@ def test_each_phase_starts_from_the_config_of_the_previous_phase(tiny):
         ({"data": {"alpha": 0.1}}, r"phases\.x\.start_step is None"),
         ({"start_step": "5th", "data": {"alpha": 0.1}}, r"phases\.x\.start_step is '5th'; it must"),
         ({"start_step": True, "data": {"alpha": 0.1}}, r"phases\.x\.start_step is True"),
+        (
+            {"start_step": 2, "objectives": {"generator": {"layers": 2}}},
+            r"phases\.x\.objectives\.generator\.layers is set to 2 but has no effect",
+        ),
         ({"start_step": 2, "data": 3}, r"phases\.x\.data must be a section of keys, not 3"),
         ({"start_step": 6, "data": {"alpha": 0.1}}, r"before train\.steps=6"),
         ({"start_step": 0, "data": {"alpha": 0.1}}, r"must be a step after 0"),

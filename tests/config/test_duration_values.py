@@ -15,6 +15,7 @@ from xlj.config import durations
         ("1.5E+3 tok", 1500, "tok"),
         ("30_000tok", 30_000, "tok"),
         ("0.25ep", 0.25, "ep"),
+        ("100%", 100, "%"),
     ],
 )
 def test_a_duration_is_a_number_with_a_unit(value, amount, unit):
@@ -30,6 +31,16 @@ def test_a_duration_is_a_number_with_a_unit(value, amount, unit):
 def test_other_forms_are_refused(value):
     with pytest.raises(ValueError, match="must be a number of steps, or a number with the unit"):
         durations.read(value)
+
+
+def test_a_message_lists_only_the_units_that_the_key_takes():
+    with pytest.raises(ValueError, match=r"with the unit tok \([^%]*\) or ep \([^%]*\)$"):
+        durations.value("50%", ("tok", "ep"))
+
+
+def test_more_than_the_whole_run_is_refused():
+    with pytest.raises(ValueError, match="at most 100%"):
+        durations.read("150%")
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_the_error_for_an_unknown_family_lists_the_families():
         ({"local_attention": 8, "full_layers": "01"}, "there is no layer 01"),
         ({"local_attention": 1}, "a token attends only to itself; set"),
         ({"local_attention": 8, "rotary_local_base": 9.0}, "because model.rotary_base is 0"),
-        ({"biases": "outputs"}, "model.biases=outputs: the names are attention, output, inner"),
+        ({"biases": "outputs"}, "outer, prediction, vocabulary; did you mean output?"),
         ({"pair_marks": "type"}, "model.pair_marks=type: the names are types, positions"),
         ({"pair_marks": "types"}, "model.pair_marks=types needs model.token_types=2"),
         (

@@ -3,7 +3,7 @@
 import pytest
 
 from xlj.config import ConfigError
-from xlj.config.user_code import function_of
+from xlj.config.user_code import check_arguments, function_of
 
 
 def test_a_function_is_imported_by_its_name():
@@ -24,3 +24,9 @@ def test_errors_for_names_that_are_not_functions(name, error, tmp_path, monkeypa
     with pytest.raises(ConfigError) as raised:
         function_of(name, "a.key")
     assert str(raised.value) == error
+
+
+def test_a_function_that_takes_other_arguments_is_refused():
+    check_arguments("os.path:basename", "a.key", ("path",))
+    with pytest.raises(ConfigError, match=r"must take the arguments \(query, key\): too many"):
+        check_arguments("os.path:basename", "a.key", ("query", "key"))

@@ -494,3 +494,10 @@ def test_the_identity_of_a_run_ignores_files_and_lines_of_its_examples():
     assert task_runs._example_values(Sentences(("a",), "x", "f:1")) == [("a",), "x"]
     question = Question("1", "?", "a b", (("a", 0),), "f: data[0]")
     assert task_runs._example_values(question) == ["1", "?", "a b", (("a", 0),)]
+
+
+def test_the_table_of_a_head_that_was_not_trained_says_so(settings, tmp_path):
+    settings.train.steps = 0
+    outcome = _make_outcome(tmp_path, (("en",), {}, {"accuracy": {"en": 50.0}}))
+    table = task_results.as_markdown("x", finetuning.parse(settings), outcome)
+    assert ", without further training; test scores in percent.\n" in table

@@ -18,7 +18,7 @@ RUN = "run.json"
 
 
 def finished_run(folder: AnyPath) -> Record | None:
-    """Reads the results of a finished fine-tuning run (`finetuning.running.TaskRun`).
+    """Reads the results of a finished fine-tuning run (`finetuning.task_runs.TaskRun`).
 
     Returns:
       The content of the file `RUN` in a folder, or None if there is no such file.

@@ -11,6 +11,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from xlj.config import recipes
+from xlj.config import schema as whole_schema
 from xlj.config.families import options_of
 from xlj.config.fields import ConfigError, Section, nearest
 from xlj.config.objectives import import_modules
@@ -158,12 +159,16 @@ def help_of(schema: Schema) -> str:
 
 
 def _overridden_keys(overrides: Sequence[str], schema: Schema) -> list[str]:
-    """Returns the paths of the overridden keys; raises a `ConfigError` if a key is unknown."""
+    """Returns the paths of the overridden keys; raises a `ConfigError` if a key is unknown, or
+    the command does not read it."""
     known = [name for name, _ in schema.keys()]
     names = list(map(key_of, overrides))
     # The names of phases are in the file, not in the schema.
     paths = [name for name in names if not name.startswith("phases.")]
     for name in paths:
         if name not in known:
-            raise ConfigError(f"unknown config key {shortened(name)}{nearest(name, known)}")
+            is_key = any(name == key for key, _ in whole_schema.keys())
+            problem = "this command does not read the" if is_key else "unknown"
+            hint = nearest(name, known)
+            raise ConfigError(f"{problem} config key {shortened(name)}{hint}")
     return paths

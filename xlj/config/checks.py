@@ -37,7 +37,7 @@ from xlj.config.sections import (
     Model,
     Optimizer,
 )
-from xlj.config.user_code import function_of
+from xlj.config.user_code import check_arguments
 
 
 def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> Config:
@@ -79,7 +79,7 @@ def build_config(config: ml_collections.ConfigDict) -> Config:
     import_modules(tree.get("objective_modules", ""))
     parsed = build(tree)
     if parsed.train.metrics_hook:
-        function_of(parsed.train.metrics_hook, "train.metrics_hook")
+        check_arguments(parsed.train.metrics_hook, "train.metrics_hook", ("step", "values"))
     return parsed
 
 
@@ -141,15 +141,15 @@ def _check_phases_unused(config: Config) -> None:
     for number, phase in enumerate(config.schedule[1:], 1):
         name, changes = phase.name, config.phases[phase.name]
         later = [each.config for each in config.schedule[number:]]
-        for path, value in flat({k: v for k, v in changes.items() if k != "objectives"}).items():
+        objectives = changes.get("objectives", {})
+        shared = {key: value for key, value in objectives.items() if key in reserved()}
+        for path, value in flat({**changes, "objectives": shared}).items():
             used_when = fields[path].metadata["used_when"] if path in fields else None
             unused = used_when(phase.config, path) if used_when else None
             if unused and not unused.allowed_in_recipes:
                 raise unused_key_error(f"phases.{name}.{path}", value, unused.reason)
-        for objective, options in changes.get("objectives", {}).items():
-            on = objective in reserved() or any(
-                objective in phase.objectives.active() for phase in later
-            )
+        for objective, options in objectives.items():
+            on = objective in shared or any(objective in each.objectives.active() for each in later)
             if not on and set(options) - {"batch_size"}:
                 path = f"phases.{name}.objectives.{objective}"
                 reason = "the objective is off in this phase and all later phases"
@@ -241,7 +241,7 @@ def check_model(model: Model) -> None:
 def _check_attention(names: str) -> None:
     for name in names.split(","):
         if ":" in name:
-            function_of(name, "model.attention")
+            check_arguments(name, "model.attention", ("query", "key", "value", "mask"))
         elif name not in ATTENTION:
             raise ConfigError(
                 f"model.attention={names}: the names are {', '.join(ATTENTION)}, or "
@@ -278,7 +278,10 @@ def _check_positions(model: Model) -> None:
 def _check_names(path: str, names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise ConfigError(f"{path}={','.join(names)}: the names are {', '.join(known)}")
+            raise ConfigError(
+                f"{path}={','.join(names)}: the names are {', '.join(known)}"
+                f"{suggestion(name, known)}"
+            )
 
 
 def check_optimizer(optimizer: Optimizer) -> None:

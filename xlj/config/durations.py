@@ -11,6 +11,11 @@ UNITS = {"": "steps", "tok": "tokens", "ep": "passes", "%": "percent"}
 """What each unit counts: steps, tokens without padding, passes over the rows, or percent of the
 steps of the run."""
 
+_MEANINGS = {
+    "tok": "tok (tokens, such as 3e9tok)",
+    "ep": "ep (passes over the rows, such as 2ep)",
+    "%": "% (of train.steps, such as 10%)",
+}
 _FORM = re.compile(r"(\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([a-z]*|%)")
 
 
@@ -22,34 +27,34 @@ class Duration(NamedTuple):
     """One of `UNITS`."""
 
 
-def read(value: Value) -> Duration:
-    """Parses a duration of a config; raises a `ValueError` that lists the possible forms."""
-    if type(value) is int and value >= 0:
-        return Duration(value, "")
-    form = _FORM.fullmatch(value.strip()) if isinstance(value, str) else None
-    if form is None or form[2] not in UNITS or not form[2] and not form[1].isdecimal():
-        raise ValueError(
-            "must be a number of steps, or a number with the unit tok (tokens), ep (passes over "
-            "the rows) or % (of train.steps), such as 3e9tok, 2ep or 10%"
-        )
-    return Duration(float(form[1].replace("_", "")), form[2])
-
-
-def value(raw: Value, units: Collection[str] = tuple(UNITS)) -> Value:
-    """Converts steps to an int, and returns other durations unchanged.
+def read(value: Value, units: Collection[str] = tuple(UNITS)) -> Duration:
+    """Parses a duration of a config.
 
     Args:
       units: the possible units. Steps are always possible.
 
     Raises:
-      ValueError: if `raw` is not a duration, or has another unit; the message lists the possible
-        forms.
+      ValueError: if the value is not a duration, has another unit, or is more than 100 %; the
+        message lists the possible forms.
     """
-    duration = read(raw)
-    if duration.unit and duration.unit not in units:
-        raise ValueError(
-            f"must be a number of steps, or a number with the unit {' or '.join(units)}"
-        )
+    if type(value) is int and value >= 0:
+        return Duration(value, "")
+    form = _FORM.fullmatch(value.strip()) if isinstance(value, str) else None
+    if form is None or form[2] not in ("", *units) or not form[2] and not form[1].isdecimal():
+        forms = " or ".join(_MEANINGS[unit] for unit in units if unit)
+        raise ValueError(f"must be a number of steps, or a number with the unit {forms}")
+    amount = float(form[1].replace("_", ""))
+    if form[2] == "%" and amount > 100:
+        raise ValueError("must be at most 100%, the whole run")
+    return Duration(amount, form[2])
+
+
+def value(raw: Value, units: Collection[str] = tuple(UNITS)) -> Value:
+    """Converts steps to an int, and returns other durations unchanged.
+
+    Args and errors are as of `read`.
+    """
+    duration = read(raw, units)
     return raw if duration.unit else int(duration.amount)
 
 

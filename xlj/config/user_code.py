@@ -1,7 +1,8 @@
 """User functions that a config names as `module:function`."""
 
 import importlib
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -27,3 +28,23 @@ def function_of(name: str, key: str) -> Callable[..., Any]:
     if not callable(function):
         raise ConfigError(f"{key}={name} is not a function; name one as module:function")
     return function
+
+
+def check_arguments(name: str, key: str, arguments: Sequence[str]) -> None:
+    """Imports the function that a key names, and checks that it can be called.
+
+    Args:
+      arguments: the names of the positional arguments.
+
+    Raises:
+      ConfigError: if `function_of` raises it, or the function does not take these arguments.
+    """
+    function = function_of(name, key)
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise ConfigError(
+            f"{key}={name} must take the arguments ({', '.join(arguments)}): {error}"
+        ) from None
+    except ValueError:  # functions written in C have no signature
+        pass

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from xlj.config import Config, finetuning
+from xlj.config import Config, durations, finetuning
 from xlj.config.task import Task, languages_of
 from xlj.data.labelled import kind
 from xlj.evaluation import language_report
@@ -99,12 +99,14 @@ def _describe_scores(config: Config, split: str, seeds: int) -> str:
         "trained": f"checkpoints chosen by the dev score of {training_languages}",
         "last": "the last checkpoint",
     }
+    trains = durations.read(config.train.steps).amount > 0
+    training = f"trained on {training_languages}" if trains else "without further training"
     phrases = [
         f"From {config.init_from}{'' if config.transfer.parts else ' (fresh weights)'}",
         *["pairs encoded separately"] * (config.task.pairs == "apart"),
-        f"trained on {training_languages}; {split} scores in percent",
+        f"{training}; {split} scores in percent",
         *[f"mean ± standard deviation over {seeds} seeds"] * (seeds > 1),
-        checkpoint_choice[config.task.select],
+        *[checkpoint_choice[config.task.select]] * trains,
     ]
     return ", ".join(phrases) + "."
 

@@ -121,7 +121,8 @@ def _with_labels(config: Config, source: StoredModel) -> Config:
     if not any(name.startswith(f"{head}/") for name in source.leaves):
         raise ConfigError(
             f"train.steps=0 scores the head of init_from, but {source.folder} has no {head}; "
-            "`python -m xlj.convert import` lists the unused tensors and the reasons"
+            "name a fine-tuned model in init_from. For a Hugging Face folder, `python -m "
+            "xlj.convert import` lists the unused tensors and the reasons"
         )
     if task.labels and {*task.labels} != {*source.labels}:
         raise ConfigError(

@@ -65,7 +65,7 @@ class Operands:
     """float [rows, length, heads, size]."""
     mask: Mask
     bias: jax.Array | None = None
-    """The tiles of `rotary.bias_tiles` with `Implementation.bias_block` queries, for rows
+    """The tiles of `positions.bias_tiles` with `Implementation.bias_block` queries, for rows
     that are padded to n whole blocks: float32 [heads, 2 n - 1, block, block]. It is added to the
     scores. None for no bias."""
     gates: jax.Array | None = None

@@ -79,7 +79,7 @@ def shared_bias(params: Params, model: Model, length: int) -> jax.Array:
       length: of a row, in tokens.
 
     Returns:
-      The tiles of `rotary.bias_tiles`, float32 [heads, 2 n - 1, block, block]. Here n is the
+      The tiles of `positions.bias_tiles`, float32 [heads, 2 n - 1, block, block]. Here n is the
       number of blocks of a row after padding. The block is that of the implementation
       (`Implementation.bias_block`).
     """

@@ -98,6 +98,6 @@ SHARES = {"products": 0.74, "attention": 0.16, "memory": 0.89}
 operations per second. `memory` is a share of the bandwidth. It applies to all other kernels, and to
 products and attention whose memory traffic takes longer than their operations. The values are a
 least squares fit to measurements of one H100, and of a memory copy on an H200
-(tests/planning/test_estimate.py). No other chip was measured."""
+(tests/tools/planning/test_estimate.py). No other chip was measured."""
 LAUNCH = 2.5e-6
 """The overhead of launching a kernel in seconds, from the fit of `SHARES`."""
