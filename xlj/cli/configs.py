@@ -10,7 +10,7 @@ from typing import NamedTuple
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from xlj.config import recipes
+from xlj.config import finetuning, recipes
 from xlj.config import schema as whole_schema
 from xlj.config.families import options_of
 from xlj.config.fields import ConfigError, Section, nearest
@@ -146,6 +146,8 @@ def help_of(schema: Schema) -> str:
     """Lists all keys for `--help`."""
     lines = ["config keys, set with --config.KEY=VALUE [default without a recipe]:"]
     for name, field in schema.keys():
+        if name.startswith("task.") and schema is not finetuning:
+            continue  # pretraining reads no task
         default = field.default
         if isinstance(default, tuple):
             default = ",".join(default)
