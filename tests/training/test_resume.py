@@ -158,7 +158,8 @@ def test_a_resumed_run_prints_changed_config_keys(tiny, store, trained, capsys, 
     tiny.train.allow_change = ",".join(f"optimizer.{name}" for name in names)
     tiny.mesh.fsdp = 8
     monkeypatch.setattr(meshes, "_group", lambda device: device.id // 4)  # two hosts
-    outcome = loop.train(start.prepare(parse(tiny), trained, store))
+    run = start.prepare(parse(tiny), trained, store)
+    outcome = loop.train(run)
     assert outcome.operations == operations(parse(tiny), store)
     tokens = Schedule(parse(tiny), store).tokens(0, 5)
     assert capsys.readouterr().out.splitlines() == [
@@ -170,6 +171,7 @@ def test_a_resumed_run_prints_changed_config_keys(tiny, store, trained, capsys, 
         "resuming: mesh.fsdp was 1, is now 8",
         "slow: mesh.fsdp=8 gathers the parameters of every layer across hosts or TPU slices; "
         "choose a value that divides the number of devices of each host or slice",
+        *run.attention,
         f"steps of the run: 5, about {tokens:,.0f} tokens",
         "passes over the rows: text 0.02, pairs 0.11",
         f"operations of the run: {outcome.operations}",

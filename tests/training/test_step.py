@@ -231,8 +231,8 @@ def keep_only(every, *names):
         every.objectives[name].batch_size = 0
     if "distillation" not in names:
         every.objectives.distillation.teacher = ""
-    for name in {"mrtd", "trtd"} - set(names):
-        every.objectives[name] = schema.default().objectives[name]
+    if not {"mrtd", "trtd"} & set(names):
+        every.objectives.generator = schema.default().objectives.generator
     if "xlco" not in names:
         every.objectives.xlco = schema.default().objectives.xlco
     if "btmlm" not in names:
@@ -493,7 +493,7 @@ def test_states_of_objectives_start_from_the_parameters_of_their_phase(every):
     for name in set(registered()) - {"xlco"}:
         every.objectives[name].batch_size = 0
     every.objectives.distillation.teacher = ""
-    for name in ("mrtd", "trtd"):
+    for name in ("mrtd", "trtd", "generator"):
         every.objectives[name] = schema.default().objectives[name]
     every.model.language_embeddings = "none"
     every.optimizer.learning_rate = 0.1

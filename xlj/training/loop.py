@@ -199,6 +199,7 @@ def _print_costs(start: Start, flops: RunFlops) -> None:
             "hosts or TPU slices; choose a value that divides the number of devices of each host "
             "or slice"
         )
+    print(*start.attention, sep="\n")
     steps = config.train.steps
     passes = [f"{kind} {number:,.2f}" for kind, number in schedule.passes(0, steps).items()]
     print(f"steps of the run: {steps:,}, about {schedule.tokens(0, steps):,.0f} tokens")

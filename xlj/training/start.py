@@ -41,6 +41,7 @@ class Start:
         the objective, part of its state); empty in a resumed run.
       vocabulary: of the rows.
       store: the rows.
+      attention: a line for each kind of layers: what computes attention, and why not another.
     """
 
     config: Config
@@ -51,6 +52,7 @@ class Start:
     models: Mapping[tuple[str, str], StoredModel]
     vocabulary: Vocabulary
     store: RowStore
+    attention: list[str]
 
     @property
     def done(self) -> int:
@@ -118,8 +120,6 @@ def prepare(
     if store is None:
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
     config = _checked_with_rows(config, latest, store)
-    if jax.process_index() == 0:
-        print(*attention, sep="\n", flush=True)
     return Start(
         config=config,
         workdir=workdir,
@@ -129,6 +129,7 @@ def prepare(
         models=models,
         vocabulary=vocabulary or Vocabulary.load(store.vocabulary_file),
         store=store,
+        attention=attention,
     )
 
 

@@ -6,6 +6,7 @@ import jax
 import pytest
 
 from xlj.config import ConfigError, parse
+from xlj.config.user_code import function_of
 from xlj.models.attention.attention_checks import check_attention
 from xlj.training import loop, start
 
@@ -30,6 +31,7 @@ def forgets_the_examples(query, key, value, mask):
 def own_module(tmp_path, monkeypatch):
     (tmp_path / "own_attention.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
+    function_of.cache_clear()  # of another test's module
     yield __import__("own_attention")
     del sys.modules["own_attention"]
 
