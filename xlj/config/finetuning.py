@@ -35,16 +35,20 @@ KEYS_OF_MODEL = tuple(
 """The keys of the model that may differ from `init_from`."""
 
 _KEYS = (
-    *("init_from", "objective_modules", "transfer.parts", "data.cache", "data.alpha"),
+    "init_from",
+    "objective_modules",
+    "transfer.parts",
+    "data.cache",
+    "data.alpha",
+    "train.steps",
+    "train.seed",
+    "train.log_every",
+    "train.eval_every",
+    "train.gradient_accumulation_steps",
+    "train.max_skipped_steps",
+    "train.damaged_checkpoint",
+    "train.metrics_hook",
     *KEYS_OF_MODEL,
-    *(
-        "train.steps",
-        "train.seed",
-        "train.log_every",
-        "train.eval_every",
-        "train.gradient_accumulation_steps",
-    ),
-    *("train.max_skipped_steps", "train.damaged_checkpoint", "train.metrics_hook"),
 )
 _SECTIONS = ("task", "optimizer", "mesh")
 

@@ -415,4 +415,5 @@ def _in_words(seconds: float) -> str:
     for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"about {seconds / size:,.1f} {name}"
-    return f"about {seconds:,.0f} seconds"
+    count = round(seconds)
+    return f"about {count} second{'' if count == 1 else 's'}"

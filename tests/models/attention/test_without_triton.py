@@ -74,4 +74,4 @@ def test_gpus_before_ampere_use_neither_kernels_nor_bfloat16(capability, is_used
     assert line.startswith(
         f"attention of full layers, rows of 64 tokens: {'triton' if is_used else 'dense'} in"
     )
-    assert is_used or f"not triton: {reason}" in line
+    assert is_used or f"not triton: {reason}" in " ".join(line.split())

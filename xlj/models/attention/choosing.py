@@ -4,6 +4,7 @@ The list includes a user's attention function, which `model.attention=module:fun
 """
 
 import dataclasses
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -80,7 +81,9 @@ def choose_for(model: Model, is_local: bool, length: int) -> Choice:
 
 
 def report(model: Model, lengths: Iterable[int]) -> list[str]:
-    """Returns lines about the implementation of each kind of layers, and why others were not used.
+    """Returns the implementation of each kind of layers, and why others were not used.
+
+    A text of more than 100 characters has several lines.
 
     Args:
       lengths: the lengths of rows, in tokens.
@@ -95,10 +98,11 @@ def report(model: Model, lengths: Iterable[int]) -> list[str]:
             choice = f"{name} in {model.dtype}" + (f" ({_listed(refusals)})" if refusals else "")
             kind = "local" if is_local else "full"
             lines.setdefault((kind, choice), []).append(f"{length:,}")
-    return [
+    texts = (
         f"attention of {kind} layers, rows of {' and '.join(of)} tokens: {choice}"
         for (kind, choice), of in lines.items()
-    ]
+    )
+    return [textwrap.fill(text, 100, subsequent_indent="    ") for text in texts]
 
 
 def _listed(refusals: Mapping[str, str]) -> str:

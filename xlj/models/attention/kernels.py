@@ -93,7 +93,7 @@ class Fused(interface.Implementation):
     def why_slower(self, request: Request) -> str | None:
         """Returns why `auto` prefers another implementation; None if it prefers this one."""
         if request.platform != self.kernels.PLATFORM:
-            return f"kernels for {self.kernels.PLATFORM.upper()}s, which Pallas would interpret"
+            return f"kernels for {self.kernels.PLATFORM.upper()}s"  # Pallas would interpret them
         return self.kernels.why_slower(request)
 
     def bias_block(self, request: Request) -> int:
