@@ -95,12 +95,12 @@ def load_recipe(name: str, changes: dict[str, object]):
     """Returns the config of a recipe, with durations in steps, and the expected sizes of rows."""
     from xlj import config as schema
     from xlj.cli import configs
-    from xlj.training import durations
+    from xlj.training import duration_steps
     from xlj.training.memory import expected_sizes
 
     overrides = [f"--config.{key}={value}" for key, value in changes.items()]
     config = configs.load(str(ROOT / "configs" / f"{name}.py"), overrides, schema)
-    config, _ = durations.resolve(config, None)
+    config, _ = duration_steps.resolve(config, None)
     return config, expected_sizes(config)
 
 

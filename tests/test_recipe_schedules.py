@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from xlj.config import parse
-from xlj.training import durations
+from xlj.training import duration_steps
 from xlj.training.schedule import Schedule, make_lines
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -60,7 +60,7 @@ WARMUPS = {  # tokens, and the first batch in units of 48 rows
 
 def resolved(name, variant=""):
     config = parse(importlib.import_module(name).get_config(variant))
-    return durations.resolve(config, None)[0]
+    return duration_steps.resolve(config, None)[0]
 
 
 def step_after(schedule, tokens):

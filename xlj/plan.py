@@ -61,12 +61,12 @@ def main(flags: Namespace) -> int:
 
     from xlj.data.rows.preparing import open_rows
     from xlj.tools.planning import figures, programs, search, table
-    from xlj.training import durations, start
+    from xlj.training import duration_steps, start
 
     config = start.adopt_model(flags.config)
     config, store = open_rows(config.for_platform(topology.devices()[0].platform))
     sizes = _sizes(config, store)
-    config, notes = durations.resolve(config, store)
+    config, notes = duration_steps.resolve(config, store)
     record: dict[str, object] = {"config": flags.config_file, "topology": topology.name}
     known: dict[int, figures.Figures] = {}
     advice = ""

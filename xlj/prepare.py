@@ -50,10 +50,10 @@ def main(flags: Namespace) -> None:
 
         config, _ = start.adopt_vocabulary(config, start.find_vocabulary_source(config), store)
     store = store or prepare_rows(config, flags.runner, flags.pipeline)
-    from xlj.training import durations, schedule
+    from xlj.training import duration_steps, schedule
     from xlj.training.schedule import Schedule
 
-    config, notes = durations.resolve(config, store)
+    config, notes = duration_steps.resolve(config, store)
     warnings = schedule.make_warnings(Schedule(config, store), store)
     print(report(store, config.data), *notes, *warnings, sep="\n")
     of_text = [f"config.{key}" for key, _ in schema.keys() if key.startswith("data.")]

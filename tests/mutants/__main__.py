@@ -59,7 +59,7 @@ FILES = (
     ),
     *(
         f"xlj/training/{name}.py"
-        for name in ("durations", "evaluation", "resources", "schedule", "step")
+        for name in ("duration_steps", "evaluation", "resources", "schedule", "step")
     ),
     *(f"xlj/word_alignment/{name}.py" for name in ("gold_alignments", "methods")),
     "configs/xlm_e.py",

@@ -38,7 +38,7 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.sharding import meshes
 from xlj.tools.reporting import runs as reported_runs
 from xlj.tools.reporting.page import page
-from xlj.training import durations, start
+from xlj.training import duration_steps, start
 
 _CHARACTERS = 5_000_000  # characters of each language's text from which pieces are chosen
 _HELD_OUT = 200  # maximum number of held-out lines per language or pair that the measures read
@@ -330,7 +330,7 @@ def _planned(
             store, config, request.languages, request.replay, request.replay_share
         )
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, sampled=names))
-    config, _ = durations.resolve(config, store)
+    config, _ = duration_steps.resolve(config, store)
     if request.steps is None and "train.steps" in explicit:
         return config
     steps = request.steps or plan.choose_steps(config, store, request.languages)

@@ -273,7 +273,8 @@ def _schedule(config: Config) -> tuple[Phase, ...]:
 def _ordered(config: Config) -> list[tuple[str, ConfigTree]]:
     """Returns (name, changes) of the phases in order of their starts.
 
-    All starts must have the same unit until `xlj.training.durations` has converted them to steps.
+    All starts must have the same unit until `xlj.training.duration_steps` has converted them to
+    steps.
     """
     starts = {}
     for name, changes in config.phases.items():

@@ -34,7 +34,7 @@ from xlj.objectives.supervised.head import head_of
 from xlj.objectives.supervised.options import supervised
 from xlj.sharding import meshes
 from xlj.training import loop, metrics
-from xlj.training.durations import resolve_percentages
+from xlj.training.duration_steps import resolve_percentages
 from xlj.training.evaluation import Check
 from xlj.training.start import Start, prepare
 from xlj.training.state import State

@@ -1,6 +1,7 @@
 """The schedule of a run: for each step, its phase, rates and microbatches, and the tokens before.
 
-All durations of the config are numbers of steps here; `xlj.training.durations` converts others.
+All durations of the config are numbers of steps here; `xlj.training.duration_steps` converts
+others.
 
 The functions at the end describe the schedule for readers: lines by step, a table of phases, and
 warnings.

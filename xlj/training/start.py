@@ -22,7 +22,7 @@ from xlj.io import atomic, storage
 from xlj.io.storage import AnyPath
 from xlj.models.attention import choosing
 from xlj.sharding import devices, meshes
-from xlj.training import durations, memory, transfer
+from xlj.training import duration_steps, memory, transfer
 from xlj.training.schedule import Schedule
 
 
@@ -108,7 +108,7 @@ def prepare(
     else:
         if is_claimed:
             config = dataclasses.replace(config, init_from=latest.config()["init_from"])
-        if (early := durations.with_steps_of(config, latest.config())) is not None:
+        if (early := duration_steps.with_steps_of(config, latest.config())) is not None:
             compatibility.check_resumable(latest, early)
         model = source or (stored_models.of_checkpoint(latest) if config.names_a_model() else None)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
@@ -183,7 +183,7 @@ def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStor
 
 def _resolved(config: Config, store: RowStore) -> Config:
     """Resolves durations to steps. Process 0 prints a line for each converted duration."""
-    resolved, lines = durations.resolve(config, store)
+    resolved, lines = duration_steps.resolve(config, store)
     if jax.process_index() == 0:
         print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
     return resolved

@@ -74,7 +74,8 @@ def test_named_implementations_are_asked_in_order():
     choice = choose("cudnn,auto", on_cpu)
     assert choice.name == "dense"
     assert choose("auto", on_cpu).refusals["cudnn"] == "runs on GPUs"
-    assert choice.refusals["blocks"] == "no local window" and choice.refusals["tpu"] == "kernels for TPUs"
+    assert choice.refusals["blocks"] == "no local window"
+    assert choice.refusals["tpu"] == "kernels for TPUs"
     expected = r"model.attention=cudnn,blocks cannot compute full attention: not cudnn: runs on"
     with pytest.raises(ConfigError, match=expected):
         choose("cudnn,blocks", on_cpu)
@@ -88,8 +89,10 @@ def test_the_report_has_a_line_for_each_kind_of_layers_and_reasons():
     refused = "dense in float32 (not blocks: no local window)"
     assert lines == [
         # A window of 64 tokens to each side covers rows of 64 tokens.
-        "attention of full layers, rows of 64 and 128 and 512 tokens: dense in float32 (not blocks: no\n"
-        "    local window)",
+        f"attention of full layers, rows of 64 and 128 and 512 tokens: {refused}".replace(
+            "no local",
+            "no\n    local",  # lines have at most 100 characters
+        ),
         f"attention of local layers, rows of 64 tokens: {refused}",
         "attention of local layers, rows of 128 and 512 tokens: blocks in float32",
     ]

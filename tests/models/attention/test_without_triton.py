@@ -11,7 +11,7 @@ from xlj.models import block, fused_norm, pallas
 from xlj.models.attention import choosing
 from xlj.sharding import devices
 from xlj.tools.planning import programs
-from xlj.training import durations
+from xlj.training import duration_steps
 from xlj.training.memory import expected_sizes
 
 RECIPES = (
@@ -30,7 +30,7 @@ def lowered(name, monkeypatch, phase=0, **changes):
     config = recipes.read(name)
     config.update_from_flattened_dict(changes)
     parsed = parse(config).for_platform("gpu")
-    resolved, _ = durations.resolve(parsed, None)
+    resolved, _ = duration_steps.resolve(parsed, None)
     sizes = expected_sizes(resolved)
     _, traced = programs.trace_phase(resolved, sizes, jax.devices()[:1], phase)
     return traced.lower(lowering_platforms=("cuda",)).as_text()

@@ -9,7 +9,7 @@ from xlj.checkpoints import compatibility, reading
 from xlj.config import ConfigError, as_tree, parse
 from xlj.config.schema import unresolved
 from xlj.training import schedule
-from xlj.training.durations import resolve, with_steps_of
+from xlj.training.duration_steps import resolve, with_steps_of
 from xlj.training.schedule import Schedule, batch_size
 
 pytestmark = pytest.mark.usefixtures("one_device")
