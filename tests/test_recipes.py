@@ -196,7 +196,9 @@ def test_modern_variants_are_deeper_and_have_narrower_feed_forward_layers():
             getattr(options[objective], key, None) for objective in options for key in LAYER_OPTIONS
         } | {modern.objectives.generator.layers}
         assert round(layer * 22 / 12) in layers
-    tiny = parse(load("xlm_e", "modern,tiny")).model
+    config = parse(load("xlm_e", "modern,tiny"))
+    assert config.objectives.generator.layers == 1  # 7 of 22 layers, now of 2
+    tiny = config.model
     assert (tiny.local_attention, tiny.intermediate, tiny.norm) == (16, 192, "embeddings")
 
 

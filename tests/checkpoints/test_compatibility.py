@@ -64,6 +64,24 @@ def test_changes_of_keys_that_determine_the_batches_are_refused(tiny, path, valu
     assert compatibility.config_differences(checkpoint, parse(tiny)) == []
 
 
+@pytest.mark.parametrize(
+    "path, is_allowed",
+    [
+        ("objectives.masking.rate", True),
+        ("objectives.mrtd.weight", True),
+        ("objectives.generator.layers", False),
+        ("objectives.generator.embeddings", False),
+    ],
+)
+def test_changes_of_a_generator_cannot_be_allowed(tiny, path, is_allowed):
+    tiny.objectives.mrtd.batch_size = 8
+    checkpoint = Checkpoint("somewhere", 5, {"config": record(parse(tiny))})
+    values = {"rate": 0.3, "weight": 2.0, "layers": 2, "embeddings": "separate"}
+    tiny.update_from_flattened_dict({path: values[path.rpartition(".")[2]]})
+    (difference,) = compatibility.config_differences(checkpoint, parse(tiny))
+    assert difference.key == path and difference.allowed_by == (path if is_allowed else "")
+
+
 def test_the_number_of_microbatches_may_change_without_a_batch_warmup(tiny):
     checkpoint = Checkpoint("somewhere", 5, {"config": record(parse(tiny))})
     tiny.train.gradient_accumulation_steps = 4

@@ -141,6 +141,27 @@ def test_a_phase_must_not_change_the_queue_of_an_objective(tiny):
     assert_refused(tiny, r"phases: objectives\.xlco\.queue must be the same in all")
 
 
+def test_a_phase_must_not_change_a_generator_even_if_other_objectives_train_it(tiny):
+    tiny.objectives.mrtd.batch_size = 8
+    objectives = {
+        "mrtd": {"batch_size": 0},
+        "trtd": {"batch_size": 8},
+        "generator": {"layers": 2},
+    }
+    tiny.phases = phases(x={"start_step": 2, "objectives": objectives})
+    assert_refused(tiny, r"phases: objectives\.generator must be the same in all phases")
+    del tiny.phases.x.objectives.generator
+    assert len(parse(tiny).schedule) == 2
+
+
+def test_dictionaries_need_the_rule_that_reads_them(tiny):
+    tiny.init_from, tiny.transfer.vocabulary = "encoder", "matched"
+    tiny.transfer.dictionaries, tiny.transfer.rules = "en-de.txt", "exact,accents"
+    assert_refused(tiny, r"transfer.rules=exact,accents has no rule `dictionary`; add it")
+    tiny.transfer.rules = "exact,dictionary"
+    assert parse(tiny).transfer.dictionaries == ("en-de.txt",)
+
+
 def test_a_decay_longer_than_the_run_is_refused(tiny):
     tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 7
     assert_refused(tiny, r"decay_steps=7 is more than the 6 steps of the learning rate schedule")

@@ -1,12 +1,15 @@
 """Masking: the number, choice and replacement of tokens, which depend only on the key of a row."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xlj.config import registered
 from xlj.objectives.corruption import at_positions, mask_tokens, max_predictions
-from xlj.objectives.masking.options import Masking
+from xlj.objectives.masking.options import Masking, MaskingOptions
 from xlj.objectives.mlm.options import MultilingualMLM
 
 SIZE = 300
@@ -30,6 +33,15 @@ def masked(tokens, keys=None, rate=0.15):
     return MASK_TOKENS(
         {"tokens": tokens, "languages": languages}, keys, options=options, vocabulary_size=SIZE
     )
+
+
+def test_pair_rate_is_the_rate_of_objectives_that_read_sentence_pairs():
+    options = {n: o for n, o in registered().items() if isinstance(o, MaskingOptions)}
+    reads_pairs = {"tlm", "camlm", "trtd", "dwa", "xlco"}
+    assert options.keys() == {"mmlm", "btmlm", "mrtd"} | reads_pairs
+    for masking, of_pairs in ((Masking(0.2, 0.5), 0.5), (Masking(0.2), 0.2)):
+        actual = {n: dataclasses.replace(o, masking=masking).mask_rate for n, o in options.items()}
+        assert actual == {name: of_pairs if name in reads_pairs else 0.2 for name in options}
 
 
 def test_shares_of_selected_tokens_and_of_their_replacements():

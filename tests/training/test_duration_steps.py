@@ -198,6 +198,25 @@ def test_train_fewest_steps_delays_no_phase(tiny, few_rows):
     assert [phase.end for phase in config.schedule] == [4, 40]
 
 
+def test_percentages_are_rounded_to_steps(tiny, store):
+    """Intervals are rounded up, so that 30 % gives at most three evaluations."""
+    tiny.train.steps, tiny.optimizer.warmup_steps = 44, "6%"
+    tiny.train.eval_every, tiny.train.checkpoint_every = "30%", "1%"
+    tiny.phases = {
+        "late": {"start_step": 30, "optimizer": {"warmup_steps": "8%", "learning_rate": 1.0}}
+    }
+    config, lines = resolve(parse(tiny), store)
+    assert (config.train.eval_every, config.train.checkpoint_every) == (14, 1)
+    late = config.schedule[1].config.optimizer.warmup_steps
+    assert (config.optimizer.warmup_steps, late) == (3, 4)  # 2.64, 3.52
+    assert unresolved(config) == {} and sorted(lines) == [
+        "optimizer.warmup_steps=6%: 3 steps",
+        "phases.late.optimizer.warmup_steps=8%: 4 steps",
+        "train.checkpoint_every=1%: 1 steps",
+        "train.eval_every=30%: 14 steps",
+    ]
+
+
 def test_a_config_in_steps_is_not_changed(tiny):
     tiny.train.steps = "6"
     config = parse(tiny)

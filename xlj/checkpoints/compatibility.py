@@ -118,12 +118,12 @@ class Difference(NamedTuple):
         section, _, name = self.key.partition(".")
         if section == "phases":
             return section
-        objective = name.partition(".")[0]
+        part = name.partition(".")[0]  # an objective, or a section that objectives share
         if section == "model":
             fits = name in _FREE
         elif section == "objectives":
             options = registered().values()
-            fits = not any(objective in each.state_keys for each in options)
+            fits = not any(part in each.state_keys for each in options)
         else:
             fits = self.key not in (_ALL_OBJECTIVES, "optimizer.name", "optimizer.average")
         return self.key if fits else ""

@@ -87,10 +87,11 @@ def count(objective: Objective, model: Model, corpus: Corpus, batch: Mapping[str
 
         return jax.grad(loss)(params), objective.update(state, params, inputs)
 
-    rng = jax.eval_shape(lambda: jax.random.key(0))
-    params, state = jax.eval_shape(initial, rng)
-    rngs = jax.eval_shape(partial(jax.random.split, num=len(batch["languages"])), rng)
+    # Shapes made under the mesh of a run would keep it, and JAX refuses two meshes in one program.
     with counting(), jax.sharding.use_abstract_mesh(_CPU):
+        rng = jax.eval_shape(lambda: jax.random.key(0))
+        params, state = jax.eval_shape(initial, rng)
+        rngs = jax.eval_shape(partial(jax.random.split, num=len(batch["languages"])), rng)
         traced = jax.make_jaxpr(step)(params, state, batch, rngs)
     return _products(traced.jaxpr)
 

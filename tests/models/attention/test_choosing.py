@@ -90,8 +90,8 @@ def test_the_report_has_a_line_for_each_kind_of_layers_and_reasons():
     assert lines == [
         # A window of 64 tokens to each side covers rows of 64 tokens.
         f"attention of full layers, rows of 64 and 128 and 512 tokens: {refused}".replace(
-            "no local",
-            "no\n    local",  # lines have at most 100 characters
+            " window",
+            "\n    window",  # lines have at most 100 characters
         ),
         f"attention of local layers, rows of 64 tokens: {refused}",
         "attention of local layers, rows of 128 and 512 tokens: blocks in float32",
