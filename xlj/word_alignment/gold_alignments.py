@@ -97,18 +97,26 @@ def read(path: Path, first: int | None = None) -> list[Gold]:
     return _parse_alignv2(path, lines, 1 if first is None else first)
 
 
-def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> AlignmentScores:
-    """Computes alignment error rate, precision, recall and F1 over the links of all pairs.
+def count(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> np.ndarray:
+    """Counts the links of each pair, int64 [pairs, 4] (`error_rate.count`).
 
     Args:
       links: the predicted links of each pair, int [links, 2], zero-based.
       golds: the gold links of each pair.
     """
-    return error_rate.score(
+    return error_rate.count(
         [[(i, j) for i, j in of_pair.tolist()] for of_pair in links],
         [gold.sure for gold in golds],
         [gold.possible for gold in golds],
     )
+
+
+def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> AlignmentScores:
+    """Computes alignment error rate, precision, recall and F1 over the links of all pairs.
+
+    The arguments are those of `count`.
+    """
+    return error_rate.from_counts(*count(links, golds).sum(0).tolist())
 
 
 def _parse_alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:
