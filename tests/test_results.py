@@ -1,0 +1,144 @@
+"""docs/make_results.py measures rows of a released encoder, and writes the page of results."""
+
+import gzip
+import importlib
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import xlj
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def script():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "docs"))
+        yield importlib.import_module("make_results")
+
+
+def write_gzip(file, text):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(gzip.compress(text.encode()))
+
+
+def test_the_page_has_the_tables_of_the_measured_rows(script):
+    page = script.PAGE.read_text("utf-8")
+    assert page == script.page(script.read("multilingual_e5")), "run docs/make_results.py --only="
+    captions = re.findall(r"^#+ .*\n\n(.*)\n\n\|", page, re.MULTILINE)
+    assert captions and all("4-bit weights" in caption for caption in captions)
+
+
+def test_measured_and_published_rows_exist_and_only_scores_left_the_data(script):
+    measured = script.read("multilingual_e5")
+    assert {*measured, *script.read("multilingual_e5_published")} <= set(script.ROWS)
+    assert list(measured) == [name for name in script.ROWS if name in measured]
+    for scores in measured.values():
+        texts = [value for value in scores.values() if isinstance(value, str)]
+        assert len(texts) == 1 and re.fullmatch(r"\d{4}-\d\d-\d\d", texts[0])
+
+
+def test_rows_are_chosen_by_pattern_or_measured_once(script):
+    done = dict.fromkeys(script.ROWS, {})
+    del done["bucc-zh-en"], done["tatoeba-tur"]
+    assert script.choose(None, done) == ["tatoeba-tur", "bucc-zh-en"]
+    assert script.choose("sts-d?,tatoeba-t*r", done) == ["tatoeba-tur", "sts-de"]
+    assert script.choose("", {}) == []
+    with pytest.raises(ValueError, match="no row matches 'tatoeba-xx'; the rows are tatoeba-ara"):
+        script.choose("bucc*,tatoeba-xx", {})
+
+
+def test_a_mean_needs_all_rows_and_all_published_scores(script):
+    """A mean over other languages would be compared with mteb's."""
+    names = [name for name in script.ROWS if name.startswith("tatoeba-")]
+    scores = {"minutes": 1.0, "gib": 2.0, **{way: 50.0 for way in script.RETRIEVAL}}
+    records = {name: scores for name in names}
+    records[names[0]] = scores | {"into English, no prefix": 75.0}
+    assert "| mean of 25 |  | 50.0 | 50.0 | 51.0 | 50.0 | 86.7 |  |  |  |" in script.table(
+        "tatoeba", records
+    )
+    del records[names[1]]
+    assert "mean" not in script.table("tatoeba", records)
+    assert script.mean([1.0, None]) is None
+    assert script.table("sts", records) == ""
+
+
+class Retriever:
+    """An encoder that finds the first translation into English, and both from English."""
+
+    def retrieve(self, sentences, english):
+        self.sides = sentences, english
+        into, out = np.array([[0], [0]]), np.array([[0], [1]])
+        return SimpleNamespace(targets=SimpleNamespace(indices=into),
+                               sources=SimpleNamespace(indices=out))  # fmt: skip
+
+
+def test_retrieval_is_measured_in_both_directions_and_with_both_prefixes(
+    script, tmp_path, monkeypatch
+):
+    encoder = Retriever()
+    monkeypatch.setattr(xlj, "load", lambda folder: encoder)
+    write_gzip(tmp_path / "tatoeba/tatoeba.deu-eng.deu.gz", "eins\nzwei\n")
+    write_gzip(tmp_path / "tatoeba/tatoeba.deu-eng.eng.gz", "one\ntwo\n")
+    write_gzip(tmp_path / "parallel/ntrex/test/en-de.tsv.gz", "one\teins\ntwo\tzwei\n")
+    for name in ("tatoeba-deu", "ntrex-de"):
+        scores = script.ROWS[name](Path("model"), tmp_path)
+        assert scores == {
+            "sentences": 2,
+            "into English, query:": 50,
+            "from English, query:": 100,
+            "into English, no prefix": 50,
+            "from English, no prefix": 100,
+        }
+        assert encoder.sides == (["eins", "zwei"], ["one", "two"])
+
+
+class Aligner:
+    """Links the first word of both sentences; below `first`, links no words."""
+
+    def __init__(self, layers, first):
+        self.layers, self.first = layers, first
+
+    def align(self, pairs):
+        none, one = np.zeros((0, 2), int), np.array([[0, 0]])
+        return [[none if layer < self.first else one for layer in self.layers] for _ in pairs]
+
+
+def test_error_rates_have_the_layer_encoding_and_method_of_their_names(
+    script, tmp_path, monkeypatch
+):
+    """Each method and encoding finds the only link from another layer on."""
+
+    def aligner(layers, method, together):
+        first = 2 * script.METHODS.index(method) + together
+        return Aligner(layers, 9 if (method, together) == ("optimal_transport", True) else first)
+
+    monkeypatch.setattr(xlj, "load", lambda _: SimpleNamespace(layers=9, aligner=aligner))
+    gold = "src\ttgt\tgold\na b\tc\t0-0\nb\td e\t0-0\n"
+    write_gzip(tmp_path / "alignment/en-es.golden.test.tsv.gz", gold)
+    scores = script.ROWS["aer-en-es.golden.test"](Path("model"), tmp_path)
+    assert scores["pairs"] == 2 and scores["apart argmax"] == [0] * 10
+    assert scores["together argmax"] == [100] + [0] * 9
+    assert scores["apart itermax"] == [100] * 2 + [0] * 8
+    # At layer 8, SimAlign's settings find all links and the defaults find none.
+    assert scores[script.DEFAULT][script.LAYER] == 100
+    assert scores["difference"] == [-100, -100, -100]
+    assert script.interval(scores) == "-100.0 (-100.0 to -100.0)"
+    assert script.best(scores) == "0.0 (layer 0, apart argmax)"
+
+
+def test_means_of_fine_tuned_models_leave_out_english(script):
+    runs = {
+        f"entities-{seed}": dict.fromkeys(script.ENTITIES, 50.0 + seed)
+        | {"en": 90.0, "minutes": 1.0, "gib": 2.0}
+        for seed in (0, 2)
+    }
+    text = script.tuned("entities", runs)
+    assert "| de | 51.0 | 1.4 |" in text and "| en | 90.0 | 0.0 |" in text
+    assert "| mean of 33 without en | 51.0 | 1.4 |" in text
+    assert "entities-0 1.0 minutes, 2.0 GiB; entities-2" in text
+    assert script.tuned("tags", runs) == ""
