@@ -28,14 +28,14 @@ def write_gzip(file, text):
 
 def test_the_page_has_the_tables_of_the_measured_rows(script):
     page = script.PAGE.read_text("utf-8")
-    assert page == script.page(script.read("multilingual_e5")), "run docs/make_results.py --only="
+    assert page == script.page(script.read(script.MEASURED)), "run docs/make_results.py --only="
     captions = re.findall(r"^#+ .*\n\n(.*)\n\n\|", page, re.MULTILINE)
     assert captions and all("4-bit weights" in caption for caption in captions)
 
 
 def test_measured_and_published_rows_exist_and_only_scores_left_the_data(script):
-    measured = script.read("multilingual_e5")
-    assert {*measured, *script.read("multilingual_e5_published")} <= set(script.ROWS)
+    measured = script.read(script.MEASURED)
+    assert {*measured, *script.read(script.PUBLISHED)} <= set(script.ROWS)
     assert list(measured) == [name for name in script.ROWS if name in measured]
     for scores in measured.values():
         texts = [value for value in scores.values() if isinstance(value, str)]
@@ -114,8 +114,8 @@ def test_error_rates_have_the_layer_encoding_and_method_of_their_names(
     """Each method and encoding finds the only link from another layer on."""
 
     def aligner(layers, method, together):
-        first = 2 * script.METHODS.index(method) + together
-        return Aligner(layers, 9 if (method, together) == ("optimal_transport", True) else first)
+        first = {"argmax": 0, "itermax": 2, "match": 4, "optimal_transport": 8}[method]
+        return Aligner(layers, first + together)
 
     monkeypatch.setattr(xlj, "load", lambda _: SimpleNamespace(layers=9, aligner=aligner))
     gold = "src\ttgt\tgold\na b\tc\t0-0\nb\td e\t0-0\n"
@@ -133,7 +133,7 @@ def test_error_rates_have_the_layer_encoding_and_method_of_their_names(
 
 def test_means_of_fine_tuned_models_leave_out_english(script):
     runs = {
-        f"entities-{seed}": dict.fromkeys(script.ENTITIES, 50.0 + seed)
+        f"entities-{seed}": dict.fromkeys(script.FINE_TUNING["entities"][2], 50.0 + seed)
         | {"en": 90.0, "minutes": 1.0, "gib": 2.0}
         for seed in (0, 2)
     }
