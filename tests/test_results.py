@@ -97,6 +97,35 @@ def test_retrieval_is_measured_in_both_directions_and_with_both_prefixes(
         assert encoder.sides == (["eins", "zwei"], ["one", "two"])
 
 
+def test_similarities_and_mined_pairs_are_scored_with_the_gold_of_their_files(
+    script, tmp_path, monkeypatch
+):
+    def score(pairs):
+        assert [(a[-1], b[-1]) for a, b in pairs] == [("a", "d"), ("b", "e"), ("c", "f")]
+        has_prefix = pairs[0][0].startswith("query: ")
+        return np.array([0.1, 0.2, 0.3] if has_prefix else [0.3, 0.2, 0.1])
+
+    def mine(sources, targets):
+        assert sources == ["query: 一", "query: 二"]
+        assert targets == ["query: one", "query: two", "query: three"]
+        places = np.array([0, 1]), np.array([2, 1])
+        return SimpleNamespace(sources=places[0], targets=places[1], scores=np.array([1.2, 1.1]))
+
+    monkeypatch.setattr(xlj, "load", lambda _: SimpleNamespace(score=score, mine=mine))
+    lines = "score\tgenre\tsentence1\tsentence2\n1\tx\ta\td\n2.5\tx\tb\te\n5\tx\tc\tf\n"
+    write_gzip(tmp_path / "sts/test/de.tsv.gz", lines)
+    scores = script.ROWS["sts-de"](Path("model"), tmp_path)
+    assert scores == {"pairs": 3, "query:": 100, "no prefix": -100}
+    write_gzip(tmp_path / "bucc2018/zh-en.dev.zh.gz", "zh-1\t一\nzh-7\t二\n")
+    write_gzip(tmp_path / "bucc2018/zh-en.dev.en.gz", "en-1\tone\nen-2\ttwo\nen-3\tthree\n")
+    write_gzip(tmp_path / "bucc2018/zh-en.dev.gold.gz", "zh-1\ten-3\nzh-5\ten-1\n")
+    scores = script.ROWS["bucc-zh-en"](Path("model"), tmp_path)
+    assert scores == {
+        **{"sentences": 5, "pairs": 2, "threshold": 1.15},
+        **{"f1": 66.67, "precision": 100, "recall": 50},
+    }
+
+
 class Aligner:
     """Links the first word of both sentences; below `first`, links no words."""
 
