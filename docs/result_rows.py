@@ -175,10 +175,10 @@ def fine_tune(kind: str, seed: int, model: Path, data: Path) -> Scores:
     recipe, folder, test_languages = FINE_TUNING[kind]
     config = xlj.recipe(f"finetune/{recipe}")
     config.init_from = str(model)
-    config.task.train = (f"{data}/{folder}/train.{{language}}.tsv.gz",)
-    config.task.test = (f"{data}/{folder}/dev.{{language}}.tsv.gz",)
-    config.task.dev, config.task.select = (), "last"
-    config.task.test_languages = tuple(test_languages)
+    config.task.train = f"{data}/{folder}/train.{{language}}.tsv.gz"
+    config.task.test = f"{data}/{folder}/dev.{{language}}.tsv.gz"
+    config.task.dev, config.task.select = "", "last"
+    config.task.test_languages = ",".join(test_languages)
     config.task.batch_size, config.task.length, config.train.steps = 8, 128, "1000"
     config.optimizer.learning_rate = 5e-5
     config.train.seed = seed
