@@ -309,7 +309,7 @@ def tuned(kind: str, records: dict[str, Scores]) -> str:
     runs = {name: record for name, record in records.items() if name.startswith(f"{kind}-")}
     if not runs:
         return ""
-    languages = FINE_TUNING[kind][2]
+    languages = FINE_TUNING[kind].languages
     lines = []
     for language in languages:
         scores = [run[language] for run in runs.values()]

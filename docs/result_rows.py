@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -172,21 +172,20 @@ def fine_tune(kind: str, seed: int, model: Path, data: Path) -> Scores:
 
     The test sets are the dev sets of the data. No checkpoint is selected on them.
     """
-    recipe, folder, test_languages = FINE_TUNING[kind]
-    config = xlj.recipe(f"finetune/{recipe}")
+    task = FINE_TUNING[kind]
+    config = xlj.recipe(f"finetune/{task.recipe}")
     config.init_from = str(model)
-    config.task.train = f"{data}/{folder}/train.{{language}}.tsv.gz"
-    config.task.test = f"{data}/{folder}/dev.{{language}}.tsv.gz"
+    config.task.train = f"{data}/{task.folder}/train.{{language}}.tsv.gz"
+    config.task.test = f"{data}/{task.folder}/dev.{{language}}.tsv.gz"
     config.task.dev, config.task.select = "", "last"
-    config.task.test_languages = ",".join(test_languages)
+    config.task.test_languages = ",".join(task.languages)
     config.task.batch_size, config.task.length, config.train.steps = 8, 128, "1000"
     config.optimizer.learning_rate = 5e-5
     config.train.seed = seed
     with tempfile.TemporaryDirectory() as workdir:
         config.data.cache = f"{workdir}/rows"
         (run,) = xlj.fine_tune(config, workdir).runs
-    (by_language,) = run.test.values()
-    return {language: round(score, 2) for language, score in by_language.items()}
+    return {language: round(score, 2) for language, score in run.test[task.metric].items()}
 
 
 def rounding(language: str, model: Path, data: Path) -> Scores:
@@ -235,11 +234,19 @@ def with_noise(encoder: Any, seed: int) -> Any:
     return xlj.Encoder(encoder.pretrained._replace(params=jax.tree.map(jax.numpy.asarray, params)))
 
 
+class Task(NamedTuple):
+    """A fine-tuning task: its recipe, the folder of its data, its metric, its test languages."""
+
+    recipe: str
+    folder: str
+    metric: str
+    languages: list[str]
+
+
 FINE_TUNING = {
-    "entities": ("panx", "ner/panx", ENTITIES),
-    "tags": ("udpos", "pos/xtreme-ud", TAGS),
+    "entities": Task("panx", "ner/panx", "chunk_f1", ENTITIES),
+    "tags": Task("udpos", "pos/xtreme-ud", "word_class_f1", TAGS),
 }
-"""The recipe, the folder of the data and the test languages of each task."""
 
 ROWS: dict[str, Callable[[Path, Path], Scores]] = {
     **{f"tatoeba-{language}": partial(tatoeba, language) for language in TATOEBA},

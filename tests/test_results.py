@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import xlj
+from xlj.config import finetuning
 
 ROOT = Path(__file__).parents[1]
 
@@ -160,9 +161,32 @@ def test_error_rates_have_the_layer_encoding_and_method_of_their_names(
     assert script.best(scores) == "0.0 (layer 0, apart argmax)"
 
 
+def test_fine_tuned_models_are_scored_at_the_last_step_in_all_languages(
+    script, tmp_path, monkeypatch
+):
+    """The config is valid. No model is trained."""
+
+    def fine_tune(config, workdir):
+        task = finetuning.parse(config).task
+        assert (config.train.steps, config.train.seed, task.select, task.dev) == (
+            "1000",
+            2,
+            "last",
+            (),
+        )
+        assert task.train == (f"{tmp_path}/ner/panx/train.{{language}}.tsv.gz",)
+        assert task.test == (f"{tmp_path}/ner/panx/dev.{{language}}.tsv.gz",)
+        assert task.languages == ("en",) and len(task.test_languages) == 34
+        scores = {"chunk_f1": {"en": 80.123, "de": 70.0}, "precision": {"en": 1.0, "de": 1.0}}
+        return SimpleNamespace(runs=[SimpleNamespace(test=scores)])
+
+    monkeypatch.setattr(xlj, "fine_tune", fine_tune)
+    assert script.ROWS["entities-2"](Path("model"), tmp_path) == {"en": 80.12, "de": 70.0}
+
+
 def test_means_of_fine_tuned_models_leave_out_english(script):
     runs = {
-        f"entities-{seed}": dict.fromkeys(script.FINE_TUNING["entities"][2], 50.0 + seed)
+        f"entities-{seed}": dict.fromkeys(script.FINE_TUNING["entities"].languages, 50.0 + seed)
         | {"en": 90.0, "minutes": 1.0, "gib": 2.0}
         for seed in (0, 2)
     }
