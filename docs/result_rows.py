@@ -19,6 +19,7 @@ from xlj.alignment_math.error_rate import from_counts
 from xlj.evaluation.bootstrap import paired_bootstrap
 from xlj.evaluation.metrics.correlations import spearman
 from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
+from xlj.retrieval.search import Neighbours
 from xlj.word_alignment import gold_alignments, sentence_pairs
 
 TATOEBA = (
@@ -103,12 +104,18 @@ def ntrex(language: str, model: Path, data: Path) -> Scores:
 
 def retrieve(model: Path, sentences: list[str], english: list[str]) -> Scores:
     """Measures how often the nearest sentence is the translation, in both directions."""
-    encoder, gold, scores = xlj.load(model), np.arange(len(english)), {"sentences": len(english)}
+    encoder, scores = xlj.load(model), {"sentences": len(english)}
     for prefix, sides in with_prefixes(sentences, english):
         found = encoder.retrieve(*sides)
-        for direction, nearest in ((INTO, found.targets), (FROM, found.sources)):
-            scores[f"{direction}, {prefix}"] = percent((nearest.indices[:, 0] == gold).mean())
+        scores[f"{INTO}, {prefix}"] = accuracy(found.targets)
+        scores[f"{FROM}, {prefix}"] = accuracy(found.sources)
     return scores
+
+
+def accuracy(nearest: Neighbours) -> float:
+    """Returns how often the nearest sentence is the translation, the sentence of the same line."""
+    found = nearest.indices[:, 0]
+    return percent((found == np.arange(len(found))).mean())
 
 
 def bucc(model: Path, data: Path) -> Scores:
@@ -195,17 +202,12 @@ def rounding(language: str, model: Path, data: Path) -> Scores:
     4 bits. The effect of the noise estimates the effect of the rounding, which cannot be measured
     without the exact weights.
     """
-    sides = tatoeba_sides(language, data)
-    encoder, gold = xlj.load(model), np.arange(len(sides[0]))
-    accuracies = []
-    for seed in (None, 0, 1, 2):
-        changed = encoder if seed is None else with_noise(encoder, seed)
-        found = changed.retrieve(*sides).targets
-        accuracies.append(percent((found.indices[:, 0] == gold).mean()))
+    sides, encoder = tatoeba_sides(language, data), xlj.load(model)
+    noisy = (with_noise(encoder, seed) for seed in range(3))
     return {
-        "sentences": len(gold),
-        "without noise": accuracies[0],
-        "with noise": accuracies[1:],
+        "sentences": len(sides[0]),
+        "without noise": accuracy(encoder.retrieve(*sides).targets),
+        "with noise": [accuracy(each.retrieve(*sides).targets) for each in noisy],
     }
 
 

@@ -5,6 +5,7 @@ import importlib
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,6 +21,11 @@ def script():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "docs"))
         yield importlib.import_module("make_results")
+
+
+@pytest.fixture(scope="module")
+def rows(script):
+    return importlib.import_module("result_rows")
 
 
 def write_gzip(file, text):
@@ -96,6 +102,27 @@ def test_retrieval_is_measured_in_both_directions_and_with_both_prefixes(
             "from English, no prefix": 100,
         }
         assert encoder.sides == (["eins", "zwei"], ["one", "two"])
+
+
+class Loaded(NamedTuple):
+    params: dict
+
+
+def test_noise_is_at_most_half_a_step_of_the_blocks_of_rounded_matrices(rows):
+    """A block is 32 inputs of one output: of a column of xlj's kernels, of a row of embeddings."""
+    random = np.random.RandomState(0).uniform(-1, 1, (2, 32)).astype(np.float32)
+    random[:, 0] = 1
+    blocks = random * [[8], [0.08]]  # the steps are 1 and 0.01
+    params = {
+        "embeddings": {"word": blocks, "position": blocks},
+        "layers": {"dense": {"kernel": blocks.T[None], "bias": blocks}},
+    }
+    noisy = rows.with_noise(SimpleNamespace(pretrained=Loaded(params)), 0).pretrained.params
+    for exact in (noisy["embeddings"]["position"], noisy["layers"]["dense"]["bias"]):
+        assert (exact == blocks.astype(np.float32)).all()
+    for changed in (noisy["embeddings"]["word"], noisy["layers"]["dense"]["kernel"][0].T):
+        largest = np.abs(changed - blocks).max(1)
+        assert (largest <= [0.5001, 0.005001]).all() and (largest > [0.4, 0.004]).all()
 
 
 def test_similarities_and_mined_pairs_are_scored_with_the_gold_of_their_files(
