@@ -74,7 +74,7 @@ def main() -> None:
     for name in names:
         record = measure(name, flags.model, flags.data)
         print(name, json.dumps(record), flush=True)
-        save(read(MEASURED) | {name: record})  # another process may have saved rows meanwhile
+        save(read(MEASURED) | {name: record})
     PAGE.write_text(page(read(MEASURED)), "utf-8")
 
 
