@@ -24,8 +24,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {
     "README.md": 1, "align.md": 3, "api.md": 3, "attention.md": 2, "configs.md": 2, "convert.md": 2,
-    "data.md": 2, "finetune.md": 1, "index.md": 1, "models.md": 1, "own_objective.md": 2,
-    "papers.md": 1, "phases.md": 1, "sweep.md": 1, "tasks.md": 1, "train.md": 2,
+    "data.md": 2, "evaluate.md": 1, "finetune.md": 1, "index.md": 1, "models.md": 1,
+    "own_objective.md": 2, "papers.md": 1, "phases.md": 1, "sweep.md": 1, "tasks.md": 1,
+    "train.md": 2,
 }  # fmt: skip
 """The number of code blocks on each page.
 
@@ -187,6 +188,12 @@ def test_code_that_averages_error_rates_runs(folder, capsys):
         (folder / f"DIR/aer-{pair}.jsonl").write_text(lines)
     exec(code_of(ROOT / "docs/papers.md")[0], {})
     assert capsys.readouterr().out == "[0.375, 0.5]\n"
+
+
+def test_code_that_compares_two_systems_runs(capsys):
+    exec(code_of(ROOT / "docs/evaluate.md")[0], {})
+    difference, low, high = map(float, re.findall(r"\d\.\d+", capsys.readouterr().out))
+    assert 0 < low < difference < high and difference == 0.167
 
 
 def test_code_for_variants_and_phases_gives_a_valid_config(folder):

@@ -3,6 +3,7 @@
 import pytest
 
 from xlj.word_alignment.gold_alignments import error_rates as score
+from xlj.word_alignment.gold_alignments import from_counts, link_counts
 
 
 def test_a_case_computed_by_hand():
@@ -47,3 +48,11 @@ def test_rates_with_a_denominator_of_0():
 def test_unequal_numbers_of_sentences_are_an_error():
     with pytest.raises(ValueError):
         score([set()], [set(), set()], [set()])
+
+
+def test_counts_of_each_sentence_add_up_to_the_scores():
+    predicted, sure = [{(0, 0), (1, 1), (2, 1)}, {(0, 3)}], [{(0, 0), (1, 1)}, {(0, 0)}]
+    counts = link_counts(predicted, sure, [{(2, 1), (2, 2)}, set()])
+    assert counts.tolist() == [[3, 2, 3, 2], [1, 1, 0, 0]]
+    assert from_counts(*counts.sum(0)).aer == pytest.approx(1 - (3 + 2) / (4 + 3))
+    assert from_counts(*counts[0]).aer == 0

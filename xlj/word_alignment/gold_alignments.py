@@ -28,38 +28,45 @@ class AlignmentScores(NamedTuple):
     f1: float
 
 
-def error_rates(
+def link_counts(
     predicted: Sequence[Iterable[Link]],
     sure: Sequence[Iterable[Link]],
     possible: Sequence[Iterable[Link]],
-) -> AlignmentScores:
-    """Scores the links of a set of sentence pairs against gold links (Och and Ney, 2003).
+) -> np.ndarray:
+    """Counts the links of each sentence pair.
 
     Let A be the predicted links, S the sure gold links, and P the possible gold links, which
-    include S. With counts over the whole set:
-
-    - AER = 1 - (|A & P| + |A & S|) / (|A| + |S|)
-    - precision = |A & P| / |A|
-    - recall = |A & S| / |S|
-    - F1 is the harmonic mean of precision and recall.
-
-    As in XLM-Align's released scorer, |S| includes gold links that no prediction can match, such as
-    links outside a sentence. Repeated links of a pair count once.
+    include S. As in XLM-Align's released scorer, |S| includes gold links that no prediction can
+    match, such as links outside a sentence. Repeated links of a pair count once.
 
     Args:
       predicted, sure, possible: the links of each sentence pair. `possible` need not repeat the
         sure links.
 
+    Returns:
+      |A|, |S|, |A & P| and |A & S| of each pair, int64 [pairs, 4].
+
     Raises:
       ValueError: if the arguments have different lengths.
     """
-    links = in_sure = in_possible = all_sure = 0
+    counts = []
     for of_pair, sure_links, possible_links in zip(predicted, sure, possible, strict=True):
-        of_pair, sure_links = set(of_pair), set(sure_links)
-        links += len(of_pair)
-        all_sure += len(sure_links)
-        in_sure += len(of_pair & sure_links)
-        in_possible += len(of_pair & (sure_links | set(possible_links)))
+        links, all_sure = set(of_pair), set(sure_links)
+        in_possible = links & (all_sure | set(possible_links))
+        counts.append([len(links), len(all_sure), len(in_possible), len(links & all_sure)])
+    return np.array(counts, np.int64).reshape(-1, 4)
+
+
+def from_counts(
+    links: float, all_sure: float, in_possible: float, in_sure: float
+) -> AlignmentScores:
+    """Computes scores from the sums of the columns of `link_counts` (Och and Ney, 2003).
+
+    - AER = 1 - (|A & P| + |A & S|) / (|A| + |S|)
+    - precision = |A & P| / |A|
+    - recall = |A & S| / |S|
+    - F1 is the harmonic mean of precision and recall.
+    """
     precision, recall = _ratio(in_possible, links), _ratio(in_sure, all_sure)
     return AlignmentScores(
         aer=_ratio(links + all_sure - in_possible - in_sure, links + all_sure),
@@ -67,6 +74,15 @@ def error_rates(
         recall=recall,
         f1=_ratio(2 * precision * recall, precision + recall),
     )
+
+
+def error_rates(
+    predicted: Sequence[Iterable[Link]],
+    sure: Sequence[Iterable[Link]],
+    possible: Sequence[Iterable[Link]],
+) -> AlignmentScores:
+    """Scores the links of a set of sentence pairs; the arguments and errors of `link_counts`."""
+    return from_counts(*link_counts(predicted, sure, possible).sum(0).tolist())
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -156,18 +172,26 @@ def read(path: Path, first: int | None = None) -> list[Gold]:
     return _parse_alignv2(path, lines, 1 if first is None else first)
 
 
-def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> AlignmentScores:
-    """Computes alignment error rate, precision, recall and F1 over the links of all pairs.
+def count(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> np.ndarray:
+    """Counts the links of each pair, int64 [pairs, 4] (`link_counts`).
 
     Args:
       links: the predicted links of each pair, int [links, 2], zero-based.
       golds: the gold links of each pair.
     """
-    return error_rates(
+    return link_counts(
         [[(i, j) for i, j in of_pair.tolist()] for of_pair in links],
         [gold.sure for gold in golds],
         [gold.possible for gold in golds],
     )
+
+
+def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> AlignmentScores:
+    """Computes alignment error rate, precision, recall and F1 over the links of all pairs.
+
+    The arguments are those of `count`.
+    """
+    return from_counts(*count(links, golds).sum(0).tolist())
 
 
 def _parse_alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:

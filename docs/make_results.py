@@ -1,0 +1,353 @@
+"""Measures multilingual-e5-small, and writes the tables of docs/experiments/multilingual_e5.md.
+
+    python tests/real/make_folder.py                       # makes the model's folder
+    python docs/make_results.py                            # measures all rows that are missing
+    python docs/make_results.py --only='tatoeba-*,sts-de'  # measures these rows again
+    python docs/make_results.py --only=                    # only writes the page
+
+`result_rows.py` has the rows and the functions that measure them. Each row is saved in
+multilingual_e5.json next to the page as soon as it is measured, so the same command resumes. The
+page has the rows that have a measurement, beside the published scores in
+multilingual_e5_published.json. Only scores leave the data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import fnmatch
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from result_rows import (  # noqa: E402
+    ALIGNMENT,
+    DEFAULT,
+    FINE_TUNING,
+    FROM,
+    INTO,
+    LAYER,
+    PREFIXES,
+    ROWS,
+    SETTINGS,
+    SIMALIGN,
+    Scores,
+)
+
+from xlj.io import atomic  # noqa: E402
+from xlj.tools.benchmarking.measurements import peak_memory  # noqa: E402
+
+PAGE = ROOT / "docs/experiments/multilingual_e5.md"
+MEASURED, PUBLISHED = "multilingual_e5", "multilingual_e5_published"
+BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
+CAPTION = "multilingual-e5-small with 4-bit weights"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", help="names of rows with * and ?, separated by commas [rows without measurement]"
+    )
+    parser.add_argument(
+        "--model", type=Path, default=ROOT / "build/real/e5", help="the folder [build/real/e5]"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=ROOT / "../shared/data", help="the data sets [../shared/data]"
+    )
+    flags = parser.parse_args()
+    try:
+        names = choose(flags.only, read(MEASURED))
+    except ValueError as error:
+        parser.error(str(error))
+    for flag, folder in (("--model", flags.model), ("--data", flags.data)):
+        if names and not folder.is_dir():
+            parser.error(f"{flag}={folder}: there is no such folder; name one with {flag}=FOLDER")
+    for name in names:
+        record = measure(name, flags.model, flags.data)
+        print(name, json.dumps(record), flush=True)
+        save(read(MEASURED) | {name: record})
+    PAGE.write_text(page(read(MEASURED)), "utf-8")
+
+
+def choose(only: str | None, records: dict[str, Scores]) -> list[str]:
+    """Returns the rows to measure.
+
+    Raises:
+      ValueError: if a pattern matches no row.
+    """
+    if only is None:
+        return [name for name in ROWS if name not in records]
+    patterns = [pattern for pattern in only.split(",") if pattern]
+    for pattern in patterns:
+        if not fnmatch.filter(ROWS, pattern):
+            raise ValueError(f"--only: no row matches {pattern!r}; the rows are {', '.join(ROWS)}")
+    return [name for name in ROWS if any(fnmatch.fnmatch(name, each) for each in patterns)]
+
+
+def read(name: str) -> dict[str, Scores]:
+    """Returns the records of a file next to the page, by row; none if there is no file."""
+    file = PAGE.with_name(f"{name}.json")
+    return json.loads(file.read_text("utf-8")) if file.exists() else {}
+
+
+def save(records: dict[str, Scores]) -> None:
+    """Writes all records, a line for each row, in the order of `ROWS`."""
+    lines = [f"{json.dumps(name)}: {json.dumps(records[name])}" for name in ROWS if name in records]
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    atomic.write(PAGE.with_name(f"{MEASURED}.json"), text.encode())
+
+
+def measure(name: str, model: Path, data: Path) -> Scores:
+    """Measures a row.
+
+    Returns:
+      The scores, and three more values: the minutes, including the time to load the model and to
+      compile programs; the highest memory of the process meanwhile, in GiB (on Linux); and the
+      date.
+    """
+    Path("/proc/self/clear_refs").write_text("5")  # the peak restarts at the present memory
+    began = time.monotonic()
+    scores = ROWS[name](model, data)
+    return scores | {
+        "minutes": round((time.monotonic() - began) / 60, 2),
+        "gib": round((peak_memory() or 0) / 2**30, 2),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+class Section(NamedTuple):
+    """A section of the page with one table, whose lines are the rows of one kind.
+
+    Attributes:
+      caption: what was measured and how, and where the published scores come from.
+      columns: by title of a column: a function that makes the cell from (the measured scores, the
+        published scores).
+      mean: the titles whose mean is shown, if all rows are measured.
+    """
+
+    title: str
+    caption: str
+    licence: str
+    columns: dict[str, Callable[[Scores, Scores], Any]]
+    mean: Sequence[str] = ()
+
+
+def of(name: str) -> Callable[[Scores, Scores], Any]:
+    return lambda measured, _: measured.get(name)
+
+
+def published(name: str) -> Callable[[Scores, Scores], Any]:
+    return lambda _, others: others.get(name)
+
+
+_BOTH_WAYS = [f"{direction}, {prefix}" for prefix in PREFIXES for direction in (INTO, FROM)]
+RETRIEVAL = {"sentences": of("sentences")} | {name: of(name) for name in _BOTH_WAYS}
+TO_COMPARE = (
+    "Accuracy in %: how often the nearest sentence of the other language is the translation. The "
+    "model's card prescribes the prefix `query: `. mteb's scores are of the exact weights, without "
+    "a prefix."
+)
+SECTIONS = {
+    "tatoeba": Section(
+        "Tatoeba",
+        f"{TO_COMPARE} These are the languages of XTREME's 36 that the data have.",
+        "CC BY 2.0 FR",
+        RETRIEVAL | {f"mteb, {INTO}": published(INTO)},
+        (*_BOTH_WAYS, f"mteb, {INTO}"),
+    ),
+    "ntrex": Section(
+        "NTREX",
+        TO_COMPARE,
+        "CC BY-SA 4.0",
+        RETRIEVAL | {f"mteb, {way}": published(way) for way in (INTO, FROM)},
+        (*_BOTH_WAYS, f"mteb, {INTO}", f"mteb, {FROM}"),
+    ),
+    "rounding": Section(
+        "Effect of the rounding",
+        "Tatoeba, accuracy in % into English, without a prefix. The noise is as large as the error "
+        "of rounding to 4 bits, and is added to the rounded weights. Three draws of the noise.",
+        "CC BY 2.0 FR",
+        {
+            "sentences": of("sentences"),
+            "4 bits": of("without noise"),
+            "4 bits and noise": lambda measured, _: ", ".join(
+                f"{score:.1f}" for score in measured["with noise"]
+            ),
+            "mteb, exact weights": published(INTO),
+        },
+    ),
+    "bucc": Section(
+        "BUCC",
+        "Mining of sentence pairs in BUCC 2018's sample set by margin, in %, with the threshold "
+        "that is best on this set, as in XTREME. mteb's task is another one: retrieval of the gold "
+        "pairs of the test set.",
+        "not stated",
+        {
+            "sentences": of("sentences"),
+            "gold pairs": of("pairs"),
+            "threshold": of("threshold"),
+            "F1": of("f1"),
+            "precision": of("precision"),
+            "recall": of("recall"),
+            "mteb's task (BUCC.v2), F1": published("f1"),
+        },
+    ),
+    "sts": Section(
+        "Semantic textual similarity",
+        "Spearman's correlation in % of cosines with gold scores, in the test set of the "
+        "multilingual STS benchmark (machine translations). The data have three of its genres "
+        "(images, headlines, snli); mteb's scores are of all 1,379 pairs.",
+        "CC BY-SA 4.0 (scores)",
+        {
+            "pairs": of("pairs"),
+            **{prefix: of(prefix) for prefix in PREFIXES},
+            "mteb, all genres": published("spearman"),
+        },
+    ),
+    "aer": Section(
+        "Word alignment",
+        "Alignment error rate (AER) in %, lower is better. The defaults of `xlj align` are layer "
+        "8, both sentences encoded together, optimal transport. SimAlign's settings are layer 8, "
+        "sentences encoded apart, itermax. The difference has the 95 % interval of the paired "
+        "bootstrap over sentences. The best of all settings was chosen on the same gold links, so "
+        "it is too low. Published scores are of other aligners: XLM-R base with optimal transport "
+        "(XLM-E, Table 4), and eflomal and awesome-align from awesome-align's README.",
+        "",
+        {
+            "pairs": of("pairs"),
+            "defaults": lambda measured, _: measured[DEFAULT][LAYER],
+            "SimAlign's": lambda measured, _: measured[SIMALIGN][LAYER],
+            "difference (95 % interval)": lambda measured, _: interval(measured),
+            "best": lambda measured, _: best(measured),
+            "XLM-R base": published("XLM-R base"),
+            "eflomal": published("eflomal"),
+            "awesome-align": published("awesome-align"),
+        },
+    ),
+}
+
+
+def page(records: dict[str, Scores]) -> str:
+    """Returns the text of the page, with the tables of the measured rows."""
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    parts = [table(kind, records) for kind in SECTIONS]
+    parts += [
+        layers(name, records[f"aer-{name}"]) for name in ALIGNMENT if f"aer-{name}" in records
+    ]
+    parts += [tuned(kind, records) for kind in FINE_TUNING]
+    return before + BEGIN + "\n" + "".join(part + "\n" for part in parts if part) + END + after
+
+
+def table(kind: str, records: dict[str, Scores]) -> str:
+    """Returns a section of the page; an empty text if no row of it is measured."""
+    section, others = SECTIONS[kind], read(PUBLISHED)
+    names = [name for name in ROWS if name.startswith(f"{kind}-")]
+    lines = []
+    for name in names:
+        if name in records:
+            measured, label = records[name], name.removeprefix(f"{kind}-")
+            cells = [make(measured, others.get(name, {})) for make in section.columns.values()]
+            licence = section.licence or ALIGNMENT[label]
+            lines.append([label, *cells, licence, measured["minutes"], measured["gib"]])
+    if not lines:
+        return ""
+    head = [kind, *section.columns, "licence", "minutes", "GiB"]
+    if section.mean and len(lines) == len(names):
+        columns = zip(head, zip(*lines, strict=True), strict=True)
+        means = [mean(values) if title in section.mean else None for title, values in columns]
+        lines.append([f"mean of {len(lines)}", *means[1:]])
+    return f"## {section.title}\n\n{CAPTION}. {section.caption}\n\n{markdown(head, lines)}"
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """Returns the mean; None if a value is missing, because means of other rows do not compare."""
+    numbers = [value for value in values if value is not None]
+    return round(statistics.mean(numbers), 2) if len(numbers) == len(values) else None
+
+
+def interval(measured: Scores) -> str:
+    difference, low, high = measured["difference"]
+    return f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def best(measured: Scores) -> str:
+    """Returns the lowest error rate of all layers, encodings and methods, and its setting."""
+    rate, layer, setting = min(
+        (rate, layer, setting)
+        for setting in SETTINGS
+        for layer, rate in enumerate(measured[setting])
+    )
+    return f"{rate:.1f} (layer {layer}, {setting.replace('_', ' ')})"
+
+
+def layers(name: str, measured: Scores) -> str:
+    """Returns the table of a gold set's error rates by layer."""
+    rows = zip(*(measured[setting] for setting in SETTINGS), strict=True)
+    lines = [[layer, *row] for layer, row in enumerate(rows)]
+    head = ["layer", *(setting.replace("_", " ") for setting in SETTINGS)]
+    caption = f"{CAPTION}. AER in %; licence of the set: {ALIGNMENT[name]}."
+    return f"### AER by layer: {name}\n\n{caption}\n\n{markdown(head, lines)}"
+
+
+def tuned(kind: str, records: dict[str, Scores]) -> str:
+    """Returns the section of a fine-tuning task: means over the measured seeds."""
+    runs = {name: record for name, record in records.items() if name.startswith(f"{kind}-")}
+    if not runs:
+        return ""
+    languages = FINE_TUNING[kind].languages
+    lines = []
+    for language in languages:
+        scores = [run[language] for run in runs.values()]
+        lines.append([language, *spread(scores)])
+    others = [
+        statistics.mean(run[language] for language in languages if language != "en")
+        for run in runs.values()
+    ]
+    lines.append([f"mean of {len(languages) - 1} without en", *spread(others)])
+    costs = "; ".join(
+        f"{name} {run['minutes']} minutes, {run['gib']} GiB" for name, run in runs.items()
+    )
+    caption = f"{CAPTION}. {TUNED[kind]} Mean and standard deviation over the seeds. {costs}."
+    return f"## Zero-shot {kind}\n\n{caption}\n\n{markdown(['language', 'F1', '±'], lines)}"
+
+
+TUNED = {
+    "entities": "F1 in % of WikiAnn's entities (PAN-X; Wikipedia, CC BY-SA 3.0; the licence of the "
+    "annotation is not stated) after 1,000 steps of 8 English rows of 128 tokens, learning rate "
+    "5e-5. The dev sets are the test sets; no checkpoint was selected. For orientation: the "
+    "mmBERT paper has 59.2 for MiniLM-L12, from which the model was initialised, after fine-tuning "
+    "in full, on XTREME's test sets and languages.",
+    "tags": "XTREME's F1 in % of parts of speech (Universal Dependencies; CC BY-SA, some treebanks "
+    "CC BY-NC-SA) after 1,000 steps of 8 English rows of 128 tokens, learning rate 5e-5. The dev "
+    "sets are the test sets; no checkpoint was selected. For orientation: the mmBERT paper has "
+    "74.2 for MiniLM-L12, as above.",
+}
+
+
+def spread(values: Sequence[float]) -> tuple[float, float | None]:
+    """Returns the mean, and the standard deviation if there are several values."""
+    deviation = round(statistics.stdev(values), 2) if len(values) > 1 else None
+    return round(statistics.mean(values), 2), deviation
+
+
+def markdown(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """Returns a Markdown table. Scores have one digit after the point; None is an empty cell."""
+    rows = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for cells in lines:
+        texts = ["" if c is None else f"{c:.1f}" if isinstance(c, float) else f"{c}" for c in cells]
+        rows.append("| " + " | ".join(texts) + " |")
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    main()

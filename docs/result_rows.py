@@ -1,0 +1,275 @@
+"""The rows of docs/experiments/multilingual_e5.md: a function measures each of them.
+
+A row is one data set in one language or pair, or one fine-tuning run.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import xlj
+from xlj.evaluation.bootstrap import paired_bootstrap
+from xlj.evaluation.metrics import best_threshold, pair_scores, spearman
+from xlj.retrieval import search
+from xlj.word_alignment import gold_alignments, sentence_pairs
+from xlj.word_alignment.gold_alignments import from_counts
+
+TATOEBA = (
+    "ara ben bul cmn deu ell est fra heb hun ind jav jpn kaz mal mar pes por rus swh tam tgl tha "
+    "tur vie"
+).split()
+"""The languages of XTREME's Tatoeba that the data have: 25 of 36."""
+NTREX = (
+    "af am ar be bg bn ca cy da de el es fa fr ga gl gu he hi hr hy is ja kk kn lo lt lv mk mr ms "
+    "mt my ne pa pl ro ru sk sl so sr-Cyrl sv sw ta th tr ur vi wo xh yo zh-CN zu"
+).split()
+ROUNDING = "jav kaz swh tha".split()
+"""Languages of Tatoeba with few sentences, in which noise is measured."""
+STS = "de en es fr ja nl pt ru".split()
+ALIGNMENT = {
+    "de-en.rwth.test": "research only",
+    "en-cs.czenali.test": "CC BY-SA 4.0",
+    "en-es.golden.test": "no restriction stated",
+    "en-fr.golden.test": "no restriction stated",
+    "en-fr.wpt03.test": "no restriction stated",
+    "en-hi.wpt05.test": "no restriction stated",
+    "en-sv.ges.test": "no restriction stated",
+    "ja-en.kftt.dev": "CC BY-SA 3.0",
+    "zh-en.tsinghua.test": "not stated",
+}
+"""The licences of the gold sets."""
+ENTITIES = (
+    "ar az bg de en es et fa fr gu he hi hu id ja jv kk lt ml mr ms pa pl pt qu ro ru ta tl tr uk "
+    "ur vi zh"
+).split()
+TAGS = "af ar bg de en es et fa fr hu id ja lt mr nl pt ro ru te tr uk ur vi wo zh".split()
+PREFIXES = {"query:": "query: ", "no prefix": ""}
+INTO, FROM = "into English", "from English"
+SETTINGS = {
+    f"{encoding} {method}": (method, encoding == "together")
+    for encoding in ("apart", "together")
+    for method in ("argmax", "itermax", "match", "optimal_transport")
+}
+"""The method and the encoding of each way to align: `method` and `together` of `Encoder.align`."""
+LAYER = 8
+"""The layer of the defaults of `xlj.align`, and of SimAlign, for 12 layers."""
+DEFAULT, SIMALIGN = "together optimal_transport", "apart itermax"
+
+Scores = dict[str, Any]
+"""The scores of a row, in percent, by name; other numbers, such as numbers of sentences."""
+
+
+def lines_of(file: Path) -> list[str]:
+    with gzip.open(file, "rt", encoding="utf-8", newline="\n") as lines:
+        return [line.rstrip("\n") for line in lines]
+
+
+def with_prefixes(*sides: Iterable[str]) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yields both ways to read sentences: the name of the way, and the sentences of each side.
+
+    The model's card prescribes the prefix for tasks in which both sides are alike. mteb uses none.
+    """
+    texts = [list(side) for side in sides]
+    for name, prefix in PREFIXES.items():
+        yield name, [[prefix + sentence for sentence in side] for side in texts]
+
+
+def percent(share: float) -> float:
+    return round(100 * float(share), 2)
+
+
+def tatoeba(language: str, model: Path, data: Path) -> Scores:
+    return retrieve(model, *tatoeba_sides(language, data))
+
+
+def tatoeba_sides(language: str, data: Path) -> list[list[str]]:
+    prefix = f"tatoeba/tatoeba.{language}-eng"
+    return [lines_of(data / f"{prefix}.{side}.gz") for side in (language, "eng")]
+
+
+def ntrex(language: str, model: Path, data: Path) -> Scores:
+    rows = [
+        line.split("\t") for line in lines_of(data / f"parallel/ntrex/test/en-{language}.tsv.gz")
+    ]
+    return retrieve(model, [row[1] for row in rows], [row[0] for row in rows])
+
+
+def retrieve(model: Path, sentences: list[str], english: list[str]) -> Scores:
+    """Measures how often the nearest sentence is the translation, in both directions."""
+    scores: Scores = {"sentences": len(english)}
+    for name, (side, of_english) in with_prefixes(sentences, english):
+        vectors = loaded(model).embed(side), english_vectors(model, tuple(of_english))
+        found = search.accuracy(search.nearest(*vectors))
+        scores[f"{INTO}, {name}"] = percent(found.source_to_target)
+        scores[f"{FROM}, {name}"] = percent(found.target_to_source)
+    return scores
+
+
+@functools.lru_cache(maxsize=1)
+def loaded(model: Path) -> xlj.Encoder:
+    """Loads the encoder, once for all rows of a command."""
+    return xlj.load(model)
+
+
+@functools.lru_cache(maxsize=len(PREFIXES))
+def english_vectors(model: Path, sentences: tuple[str, ...]) -> np.ndarray:
+    """Embeds an English side, once for a command: all languages of NTREX have the same one."""
+    return loaded(model).embed(list(sentences))
+
+
+def bucc(model: Path, data: Path) -> Scores:
+    """Mines sentence pairs, with the threshold that is best on the same set, as in XTREME."""
+    sides = [
+        dict(line.split("\t", 1) for line in lines_of(data / f"bucc2018/zh-en.dev.{language}.gz"))
+        for language in ("zh", "en")
+    ]
+    gold = {tuple(line.split("\t")) for line in lines_of(data / "bucc2018/zh-en.dev.gold.gz")}
+    _, texts = next(with_prefixes(*(side.values() for side in sides)))
+    mined = loaded(model).mine(*texts)
+    ids = [list(side) for side in sides]
+    found = [(ids[0][i], ids[1][j]) for i, j in zip(mined.sources, mined.targets, strict=True)]
+    threshold = best_threshold(mined.scores, [pair in gold for pair in found], len(gold))
+    selected = [pair for pair, score in zip(found, mined.scores, strict=True) if score >= threshold]
+    scores = pair_scores(selected, gold)
+    return {
+        "sentences": sum(map(len, sides)),
+        "pairs": len(gold),
+        "threshold": round(threshold, 4),
+        **{name: percent(value) for name, value in scores._asdict().items()},
+    }
+
+
+def sts(language: str, model: Path, data: Path) -> Scores:
+    """Measures Spearman's correlation of cosines with gold scores."""
+    rows = [line.split("\t") for line in lines_of(data / f"sts/test/{language}.tsv.gz")][1:]
+    gold, encoder = [float(row[0]) for row in rows], loaded(model)
+    scores: Scores = {"pairs": len(rows)}
+    for prefix, sides in with_prefixes((row[2] for row in rows), (row[3] for row in rows)):
+        cosines = encoder.score(list(zip(*sides, strict=True)))
+        scores[prefix] = percent(spearman(cosines.tolist(), gold))
+    return scores
+
+
+def error_rates(name: str, model: Path, data: Path) -> Scores:
+    """Measures the alignment error rate of each layer, encoding and method.
+
+    "difference" is the rate of SimAlign's settings minus the rate of the defaults, with the 95 %
+    interval of the paired bootstrap over sentences.
+    """
+    pairs = list(sentence_pairs.read(data / f"alignment/{name}.tsv.gz", with_gold=True))
+    golds, encoder = [pair.gold for pair in pairs], loaded(model)
+    counts = {}
+    for setting, (method, together) in SETTINGS.items():
+        aligner = encoder.aligner(range(encoder.layers + 1), method, together)
+        by_layer = zip(*aligner.align(pairs), strict=True)
+        counts[setting] = [gold_alignments.count(links, golds) for links in by_layer]
+
+    def rate(of_pairs: Any) -> float:
+        return from_counts(*of_pairs.sum(0)).aer
+
+    first, second = (counts[setting][LAYER] for setting in (DEFAULT, SIMALIGN))
+    difference = paired_bootstrap(first, second, rate)
+    rates = {name: [percent(rate(layer)) for layer in layers] for name, layers in counts.items()}
+    return {"pairs": len(pairs), "difference": [percent(each) for each in difference], **rates}
+
+
+def fine_tune(kind: str, seed: int, model: Path, data: Path) -> Scores:
+    """Fine-tunes on English for 1,000 steps of 8 rows, and scores the last step in each language.
+
+    The test sets are the dev sets of the data. No checkpoint is selected on them.
+    """
+    task = FINE_TUNING[kind]
+    config = xlj.recipe(f"finetune/{task.recipe}")
+    config.init_from = str(model)
+    config.task.train = f"{data}/{task.folder}/train.{{language}}.tsv.gz"
+    config.task.test = f"{data}/{task.folder}/dev.{{language}}.tsv.gz"
+    config.task.dev, config.task.select = "", "last"
+    config.task.test_languages = ",".join(task.languages)
+    config.task.batch_size, config.task.length, config.train.steps = 8, 128, "1000"
+    config.optimizer.learning_rate = 5e-5
+    config.train.seed = seed
+    with tempfile.TemporaryDirectory() as workdir:
+        config.data.cache = f"{workdir}/rows"
+        (run,) = xlj.fine_tune(config, workdir).runs
+    return {language: round(score, 2) for language, score in run.test[task.metric].items()}
+
+
+def rounding(language: str, model: Path, data: Path) -> Scores:
+    """Measures Tatoeba, into English and without a prefix, with noise as large as the rounding.
+
+    Each value of a matrix gets uniform noise from minus to plus half the distance of two values of
+    4 bits. The effect of the noise estimates the effect of the rounding, which cannot be measured
+    without the exact weights.
+    """
+    sides, encoder = tatoeba_sides(language, data), loaded(model)
+    noisy = (with_noise(encoder, seed) for seed in range(3))
+
+    def accuracy(encoder: xlj.Encoder) -> float:
+        nearest = search.nearest(*(encoder.embed(side) for side in sides))
+        return percent(search.accuracy(nearest).source_to_target)
+
+    return {
+        "sentences": len(sides[0]),
+        "without noise": accuracy(encoder),
+        "with noise": [accuracy(each) for each in noisy],
+    }
+
+
+def with_noise(encoder: Any, seed: int) -> Any:
+    """Returns an encoder whose 4-bit matrices have noise.
+
+    The package rounds blocks of 32 values of a row of PyTorch's matrix, to multiples of an eighth
+    of the largest value.
+    """
+    import jax
+
+    rng = np.random.RandomState(seed)
+
+    def change(path: Any, leaf: Any) -> Any:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if not name.endswith("/kernel") and name != "embeddings/word":
+            return leaf
+        axis = -2 if name.endswith("/kernel") else -1  # xlj's kernels are [.., in, out]
+        rows = np.moveaxis(np.array(leaf), axis, -1)
+        blocks = rows.reshape(-1, 32)
+        steps = np.abs(blocks).max(1, keepdims=True) / 8
+        blocks = blocks + steps * rng.uniform(-0.5, 0.5, blocks.shape)
+        return np.moveaxis(blocks.astype(np.float32).reshape(rows.shape), -1, axis)
+
+    params = jax.tree_util.tree_map_with_path(change, encoder.pretrained.params)
+    return xlj.Encoder(encoder.pretrained._replace(params=jax.tree.map(jax.numpy.asarray, params)))
+
+
+class Task(NamedTuple):
+    """A fine-tuning task: its recipe, the folder of its data, its metric, its test languages."""
+
+    recipe: str
+    folder: str
+    metric: str
+    languages: list[str]
+
+
+FINE_TUNING = {
+    "entities": Task("panx", "ner/panx", "chunk_f1", ENTITIES),
+    "tags": Task("udpos", "pos/xtreme-ud", "word_class_f1", TAGS),
+}
+
+ROWS: dict[str, Callable[[Path, Path], Scores]] = {
+    **{f"tatoeba-{language}": partial(tatoeba, language) for language in TATOEBA},
+    **{f"ntrex-{language}": partial(ntrex, language) for language in NTREX},
+    **{f"rounding-{language}": partial(rounding, language) for language in ROUNDING},
+    "bucc-zh-en": bucc,
+    **{f"sts-{language}": partial(sts, language) for language in STS},
+    **{f"aer-{name}": partial(error_rates, name) for name in ALIGNMENT},
+    **{f"entities-{seed}": partial(fine_tune, "entities", seed) for seed in range(3)},
+    "tags-0": partial(fine_tune, "tags", 0),
+}
+"""The function that measures each row, from the model's folder and the folder of the data."""

@@ -1,0 +1,235 @@
+"""docs/make_results.py measures rows of a released encoder, and writes the page of results."""
+
+import gzip
+import importlib
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import xlj
+from xlj.config import finetuning
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def script():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "docs"))
+        yield importlib.import_module("make_results")
+
+
+@pytest.fixture(scope="module")
+def rows(script):
+    return importlib.import_module("result_rows")
+
+
+@pytest.fixture(autouse=True)
+def nothing_loaded(rows):
+    """Each test loads a model of its own."""
+    rows.loaded.cache_clear()
+    rows.english_vectors.cache_clear()
+
+
+def write_gzip(file, text):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(gzip.compress(text.encode()))
+
+
+def test_the_page_has_the_tables_of_the_measured_rows(script):
+    page = script.PAGE.read_text("utf-8")
+    assert page == script.page(script.read(script.MEASURED)), "run docs/make_results.py --only="
+    captions = re.findall(r"^#+ .*\n\n(.*)\n\n\|", page, re.MULTILINE)
+    assert captions and all("4-bit weights" in caption for caption in captions)
+
+
+def test_measured_and_published_rows_exist_and_only_scores_left_the_data(script):
+    measured = script.read(script.MEASURED)
+    assert {*measured, *script.read(script.PUBLISHED)} <= set(script.ROWS)
+    assert list(measured) == [name for name in script.ROWS if name in measured]
+    for scores in measured.values():
+        texts = [value for value in scores.values() if isinstance(value, str)]
+        assert len(texts) == 1 and re.fullmatch(r"\d{4}-\d\d-\d\d", texts[0])
+
+
+def test_rows_are_chosen_by_pattern_or_measured_once(script):
+    done = dict.fromkeys(script.ROWS, {})
+    del done["bucc-zh-en"], done["tatoeba-tur"]
+    assert script.choose(None, done) == ["tatoeba-tur", "bucc-zh-en"]
+    assert script.choose("sts-d?,tatoeba-t*r", done) == ["tatoeba-tur", "sts-de"]
+    assert script.choose("", {}) == []
+    with pytest.raises(ValueError, match="no row matches 'tatoeba-xx'; the rows are tatoeba-ara"):
+        script.choose("bucc*,tatoeba-xx", {})
+
+
+def test_a_mean_needs_all_rows_and_all_published_scores(script):
+    """A mean over other languages would be compared with mteb's."""
+    names = [name for name in script.ROWS if name.startswith("tatoeba-")]
+    scores = {"minutes": 1.0, "gib": 2.0, **{way: 50.0 for way in script.RETRIEVAL}}
+    records = {name: scores for name in names}
+    records[names[0]] = scores | {"into English, no prefix": 75.0}
+    assert "| mean of 25 |  | 50.0 | 50.0 | 51.0 | 50.0 | 86.7 |  |  |  |" in script.table(
+        "tatoeba", records
+    )
+    del records[names[1]]
+    assert "mean" not in script.table("tatoeba", records)
+    assert script.mean([1.0, None]) is None
+    assert script.table("sts", records) == ""
+
+
+class Embedding:
+    """An encoder with which `one` is nearest to both sentences, and each is found from English."""
+
+    VECTORS = {"eins": (1.0, 0.0), "zwei": (0.8, 0.6), "one": (1.0, 0.2), "two": (0.3, 0.95)}
+
+    def __init__(self):
+        self.embedded = []
+
+    def embed(self, sentences):
+        self.embedded += sentences
+        return np.array([self.VECTORS[each.rpartition(" ")[2]] for each in sentences], np.float32)
+
+
+def test_retrieval_is_measured_in_both_directions_and_with_both_prefixes(
+    script, tmp_path, monkeypatch
+):
+    encoder = Embedding()
+    monkeypatch.setattr(xlj, "load", lambda folder: encoder)
+    write_gzip(tmp_path / "tatoeba/tatoeba.deu-eng.deu.gz", "eins\nzwei\n")
+    write_gzip(tmp_path / "tatoeba/tatoeba.deu-eng.eng.gz", "one\ntwo\n")
+    write_gzip(tmp_path / "parallel/ntrex/test/en-de.tsv.gz", "one\teins\ntwo\tzwei\n")
+    for name in ("tatoeba-deu", "ntrex-de"):
+        scores = script.ROWS[name](Path("model"), tmp_path)
+        assert scores == {
+            "sentences": 2,
+            "into English, query:": 50,
+            "from English, query:": 100,
+            "into English, no prefix": 50,
+            "from English, no prefix": 100,
+        }
+    assert encoder.embedded.count("query: eins") == encoder.embedded.count("eins") == 2
+    assert encoder.embedded.count("query: one") == encoder.embedded.count("one") == 1
+
+
+class Loaded(NamedTuple):
+    params: dict
+
+
+def test_noise_is_at_most_half_a_step_of_the_blocks_of_rounded_matrices(rows):
+    """A block is 32 inputs of one output: of a column of xlj's kernels, of a row of embeddings."""
+    random = np.random.RandomState(0).uniform(-1, 1, (2, 32)).astype(np.float32)
+    random[:, 0] = 1
+    blocks = random * [[8], [0.08]]  # the steps are 1 and 0.01
+    params = {
+        "embeddings": {"word": blocks, "position": blocks},
+        "layers": {"dense": {"kernel": blocks.T[None], "bias": blocks}},
+    }
+    noisy = rows.with_noise(SimpleNamespace(pretrained=Loaded(params)), 0).pretrained.params
+    for exact in (noisy["embeddings"]["position"], noisy["layers"]["dense"]["bias"]):
+        assert (exact == blocks.astype(np.float32)).all()
+    for changed in (noisy["embeddings"]["word"], noisy["layers"]["dense"]["kernel"][0].T):
+        largest = np.abs(changed - blocks).max(1)
+        assert (largest <= [0.5001, 0.005001]).all() and (largest > [0.4, 0.004]).all()
+
+
+def test_similarities_and_mined_pairs_are_scored_with_the_gold_of_their_files(
+    script, tmp_path, monkeypatch
+):
+    def score(pairs):
+        assert [(a[-1], b[-1]) for a, b in pairs] == [("a", "d"), ("b", "e"), ("c", "f")]
+        has_prefix = pairs[0][0].startswith("query: ")
+        return np.array([0.1, 0.2, 0.3] if has_prefix else [0.3, 0.2, 0.1])
+
+    def mine(sources, targets):
+        assert sources == ["query: 一", "query: 二"]
+        assert targets == ["query: one", "query: two", "query: three"]
+        places = np.array([0, 1]), np.array([2, 1])
+        return SimpleNamespace(sources=places[0], targets=places[1], scores=np.array([1.2, 1.1]))
+
+    monkeypatch.setattr(xlj, "load", lambda _: SimpleNamespace(score=score, mine=mine))
+    lines = "score\tgenre\tsentence1\tsentence2\n1\tx\ta\td\n2.5\tx\tb\te\n5\tx\tc\tf\n"
+    write_gzip(tmp_path / "sts/test/de.tsv.gz", lines)
+    scores = script.ROWS["sts-de"](Path("model"), tmp_path)
+    assert scores == {"pairs": 3, "query:": 100, "no prefix": -100}
+    write_gzip(tmp_path / "bucc2018/zh-en.dev.zh.gz", "zh-1\t一\nzh-7\t二\n")
+    write_gzip(tmp_path / "bucc2018/zh-en.dev.en.gz", "en-1\tone\nen-2\ttwo\nen-3\tthree\n")
+    write_gzip(tmp_path / "bucc2018/zh-en.dev.gold.gz", "zh-1\ten-3\nzh-5\ten-1\n")
+    scores = script.ROWS["bucc-zh-en"](Path("model"), tmp_path)
+    assert scores == {
+        **{"sentences": 5, "pairs": 2, "threshold": 1.15},
+        **{"f1": 66.67, "precision": 100, "recall": 50},
+    }
+
+
+class Aligner:
+    """Links the first word of both sentences; below `first`, links no words."""
+
+    def __init__(self, layers, first):
+        self.layers, self.first = layers, first
+
+    def align(self, pairs):
+        none, one = np.zeros((0, 2), int), np.array([[0, 0]])
+        return [[none if layer < self.first else one for layer in self.layers] for _ in pairs]
+
+
+def test_error_rates_have_the_layer_encoding_and_method_of_their_names(
+    script, tmp_path, monkeypatch
+):
+    """Each method and encoding finds the only link from another layer on."""
+
+    def aligner(layers, method, together):
+        first = {"argmax": 0, "itermax": 2, "match": 4, "optimal_transport": 8}[method]
+        return Aligner(layers, first + together)
+
+    monkeypatch.setattr(xlj, "load", lambda _: SimpleNamespace(layers=9, aligner=aligner))
+    gold = "src\ttgt\tgold\na b\tc\t0-0\nb\td e\t0-0\n"
+    write_gzip(tmp_path / "alignment/en-es.golden.test.tsv.gz", gold)
+    scores = script.ROWS["aer-en-es.golden.test"](Path("model"), tmp_path)
+    assert scores["pairs"] == 2 and scores["apart argmax"] == [0] * 10
+    assert scores["together argmax"] == [100] + [0] * 9
+    assert scores["apart itermax"] == [100] * 2 + [0] * 8
+    # At layer 8, SimAlign's settings find all links and the defaults find none.
+    assert scores[script.DEFAULT][script.LAYER] == 100
+    assert scores["difference"] == [-100, -100, -100]
+    assert script.interval(scores) == "-100.0 (-100.0 to -100.0)"
+    assert script.best(scores) == "0.0 (layer 0, apart argmax)"
+
+
+def test_fine_tuned_models_are_scored_at_the_last_step_in_all_languages(
+    script, tmp_path, monkeypatch
+):
+    """The config is valid. No model is trained."""
+
+    def fine_tune(config, workdir):
+        task = finetuning.parse(config).task
+        assert (config.train.steps, config.train.seed, task.select, task.dev) == (
+            "1000",
+            2,
+            "last",
+            (),
+        )
+        assert task.train == (f"{tmp_path}/ner/panx/train.{{language}}.tsv.gz",)
+        assert task.test == (f"{tmp_path}/ner/panx/dev.{{language}}.tsv.gz",)
+        assert task.languages == ("en",) and len(task.test_languages) == 34
+        scores = {"chunk_f1": {"en": 80.123, "de": 70.0}, "precision": {"en": 1.0, "de": 1.0}}
+        return SimpleNamespace(runs=[SimpleNamespace(test=scores)])
+
+    monkeypatch.setattr(xlj, "fine_tune", fine_tune)
+    assert script.ROWS["entities-2"](Path("model"), tmp_path) == {"en": 80.12, "de": 70.0}
+
+
+def test_means_of_fine_tuned_models_leave_out_english(script):
+    runs = {
+        f"entities-{seed}": dict.fromkeys(script.FINE_TUNING["entities"].languages, 50.0 + seed)
+        | {"en": 90.0, "minutes": 1.0, "gib": 2.0}
+        for seed in (0, 2)
+    }
+    text = script.tuned("entities", runs)
+    assert "| de | 51.0 | 1.4 |" in text and "| en | 90.0 | 0.0 |" in text
+    assert "| mean of 33 without en | 51.0 | 1.4 |" in text
+    assert "entities-0 1.0 minutes, 2.0 GiB; entities-2" in text
+    assert script.tuned("tags", runs) == ""
