@@ -15,19 +15,25 @@ from xlj.adaptation import stages
 from xlj.adaptation.pieces import Choice
 from xlj.adaptation.stages import AdaptRequest, Folders
 from xlj.checkpoints import stored_models
+from xlj.checkpoints.stored_models import Leaf
 from xlj.checkpoints.workdir import LOCK
 from xlj.config import ConfigError, parse
 from xlj.data.rows.building import TextSample
 from xlj.data.text.cleaning import line_hashes
 from xlj.evaluation.adaptation_record import FILE, LABELS
 from xlj.evaluation.probes import Files
+from xlj.inference.pretrained import Pretrained
+from xlj.interop.sentence_modules import SentenceModules
+from xlj.retrieval import search
 
 
 @pytest.fixture(scope="module")
 def folder(checkpoint, tmp_path_factory):
-    """`checkpoint` as a Hugging Face folder, with random weights and English and German pieces."""
+    """`checkpoint` as a sentence-transformers folder, with random weights and English and German
+    pieces."""
     path = tmp_path_factory.mktemp("adapted") / "source"
-    assert convert.main(["export", f"--checkpoint={checkpoint}", f"--output={path}"]) == 0
+    command = ["export", f"--checkpoint={checkpoint}", f"--output={path}", "--pooling=mean"]
+    assert convert.main(command) == 0
     return path
 
 
@@ -85,6 +91,10 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path,
 def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stages, "_HELD_OUT", 12)  # few lengths, so few compiled programs
+    measured, find_text = [], stages._test_text
+    monkeypatch.setattr(
+        stages, "_test_text", lambda *of: measured.append(find_text(*of)) or measured[-1]
+    )
     printed = call(adapt.main, *arguments, *SHORT, "--output=out").out
     record = json.loads((tmp_path / "out/adaptation.json").read_text())
     assert json.loads((tmp_path / "out/run/adaptation.json").read_text()) == record
@@ -100,7 +110,7 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     assert "Before and after" in (tmp_path / "out/report.html").read_text()
     card = (tmp_path / "out/model/README.md").read_text()
     assert "# out\n" in card and "to sw, with text of en, de" in card
-    assert 'from_pretrained("out/model")' in card
+    assert 'SentenceTransformer("out/model")' in card
     source = arguments[0].removeprefix("--from=")
     assert f"Training started from `{source}`" in card and "extended" not in card
     trained = stored_models.find(tmp_path / "out/run")
@@ -109,8 +119,11 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     assert config["train"]["steps"] == 10
     assert config["optimizer"]["decay_steps"] == 2
     assert [name.partition("=")[0] for name in config["data"]["sampled"]] == ["sw", "en", "de"]
-    vectors = xlj.load(tmp_path / "out/model").embed(["jina"])
-    assert np.isfinite(vectors).all()
+    assert config["objectives"]["retrieval"]["layer"] == trained.model.layers
+    adapted, held_out = xlj.load(tmp_path / "out/model"), measured[0].pairs["en-sw"]
+    assert adapted.pretrained.sentence == xlj.load(source).pretrained.sentence
+    found = search.accuracy(search.nearest(*map(adapted.embed, held_out)))
+    assert after["accuracy_percent"]["en-sw"] == pytest.approx(50 * sum(found))
 
     # A second call does only what is missing.
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/run/checkpoints").iterdir()}
@@ -217,6 +230,23 @@ def test_rows_are_at_most_as_long_as_the_positions_of_the_model(tiny):
     for positions, length in ((514, 512), (513, 511), (8194, 512)):
         source = SimpleNamespace(model=dataclasses.replace(config.model, positions=positions))
         assert stages._with_length_of(source, config).data.length == length
+
+
+def test_ranking_trains_the_layer_that_the_sentence_modules_pool(tiny):
+    """Dense modules belong to the measured vectors too. Layers that the user set are kept."""
+    config = parse(tiny)
+    plain, weights = SimpleNamespace(sentence=None), {"sentence/1/kernel": np.eye(2)}
+    leaves = {name: Leaf((2, 2), lambda value=value: value) for name, value in weights.items()}
+    source = SimpleNamespace(
+        sentence=SentenceModules(), model=config.model, leaves=leaves | {"norm": None}
+    )
+    assert stages._with_layer_of_modules(plain, config, ()) == config
+    for explicit, expected in ([(), (2, 2)], [("evaluation.retrieval.layer",), (2, -1)]):
+        changed = stages._with_layer_of_modules(source, config, explicit)
+        assert (changed.objectives.retrieval.layer, changed.evaluation.retrieval.layer) == expected
+    trained = stages._with_modules(Pretrained({"norm": 1}, config.model, None), source)
+    assert trained.sentence == SentenceModules() and trained.params["norm"] == 1
+    assert trained.params["sentence"]["1"]["kernel"].tolist() == [[1, 0], [0, 1]]
 
 
 REQUEST = AdaptRequest(("sw", "yo"), ("en",), 0.3, None, None)

@@ -31,11 +31,14 @@ from xlj.evaluation import adaptation_record, probes, word_loss
 from xlj.evaluation.adaptation_record import FILE
 from xlj.evaluation.word_loss import TestText
 from xlj.inference import pretrained
+from xlj.inference.pretrained import Pretrained
+from xlj.interop.sentence_modules import SENTENCE
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.io.processes import in_child
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.sharding import meshes
+from xlj.sharding.trees import nested
 from xlj.tools.reporting import runs as reported_runs
 from xlj.tools.reporting.page import page
 from xlj.training import duration_steps, start
@@ -150,6 +153,7 @@ def adapt(
         files = probes.read_files(config)
         samples = _sample(config, source.vocabulary())
         text = _test_text(config, request, samples, files)
+        config = _with_layer_of_modules(source, config, explicit)
         adapted_from, choices = _with_pieces(request, source, samples, folders, progress)
         config = dataclasses.replace(config, init_from=str(adapted_from.folder))
         config, _ = start.adopt_vocabulary(config, adapted_from, None)
@@ -171,7 +175,7 @@ def adapt(
             return False
         if progress.get("step") != outcome.step:  # not measured yet, or measured after fewer steps
             print("measuring the model after training", flush=True)
-            trained = pretrained.of(stored_models.find(folders.run))
+            trained = _with_modules(pretrained.of(stored_models.find(folders.run)), source)
             progress |= {"after": word_loss.measure_text(trained, text), "step": outcome.step}
             if folders.model.exists():
                 shutil.rmtree(folders.model)  # it was exported after fewer steps
@@ -241,6 +245,29 @@ def _with_length_of(source: StoredModel, config: Config) -> Config:
     """Returns the config with `data.length` reduced to the positions of the model, if necessary."""
     length = min(config.data.length, source.model.positions - FIRST_POSITION)
     return dataclasses.replace(config, data=dataclasses.replace(config.data, length=length))
+
+
+def _with_layer_of_modules(
+    source: StoredModel, config: Config, explicit: Collection[str]
+) -> Config:
+    """Returns the config that ranks the vectors of the last layer if the model has sentence
+    modules, which pool this layer. Layers that the user set are kept."""
+    if source.sentence is None:
+        return config
+    replace, layer = dataclasses.replace, source.model.layers
+    objectives, evaluation = config.objectives, config.evaluation
+    if "objectives.retrieval.layer" not in explicit:
+        ranking = replace(objectives.options["retrieval"], layer=layer)
+        objectives = replace(objectives, options={**objectives.options, "retrieval": ranking})
+    if "evaluation.retrieval.layer" not in explicit:
+        evaluation = replace(evaluation, retrieval=replace(evaluation.retrieval, layer=layer))
+    return replace(config, objectives=objectives, evaluation=evaluation)
+
+
+def _with_modules(trained: Pretrained, source: StoredModel) -> Pretrained:
+    """Returns the trained encoder with the sentence modules of the model that it comes from."""
+    dense = {name: leaf.read() for name, leaf in source.leaves.items() if name.startswith(SENTENCE)}
+    return trained._replace(params=trained.params | nested(dense), sentence=source.sentence)
 
 
 def _sample(config: Config, vocabulary: Vocabulary) -> dict[str, TextSample]:

@@ -27,7 +27,6 @@ from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight, round_up
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.models.encoder import layer_or_middle
 from xlj.models.segments import whole_examples
 from xlj.objectives.mlm.head import predict
 from xlj.objectives.mlm.loss import gather
@@ -236,7 +235,8 @@ class TestText:
     Attributes:
       lines: sentences by language.
       pairs: (source sentences, target sentences) by language pair.
-      layer: the layer of the sentence vectors; -1 for the layer at two thirds of the depth.
+      layer: the layer of the sentence vectors; -1 for the vectors of the model's sentence modules
+        or, without modules, for the layer at two thirds of the depth.
     """
 
     lines: Mapping[str, list[str]]
@@ -258,8 +258,8 @@ def measure_text(pretrained: Pretrained, text: TestText) -> Scores:
     if has_head(pretrained):
         losses = measure(pretrained, text.lines)
         scores["nats_per_character"] = {name: loss.per_character for name, loss in losses.items()}
-    layer = layer_or_middle(text.layer, pretrained.model.layers)
-    embedder = Embedder(pretrained, [layer], "mean")
+    is_default = text.layer == -1
+    embedder = Embedder(pretrained) if is_default else Embedder(pretrained, [text.layer], "mean")
     for pair, (first, second) in text.pairs.items():
         sides = [embedder.embed(side, with_bar=False)[0] for side in (first, second)]
         scores["accuracy_percent"][pair] = 50 * sum(accuracy(nearest(*sides)))
