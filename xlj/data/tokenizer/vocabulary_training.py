@@ -11,6 +11,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 
 from xlj.config import ConfigError, Data
 from xlj.data.text.templates import paired_languages
+from xlj.io.clock import run_with_clock
 
 THREADS = 8
 """Number of threads of SentencePiece. The vocabulary depends on it, so it is fixed, and is one of
@@ -126,12 +127,12 @@ def train(
     """
     lines = sum(map(len, sampled.values()))
     characters = sum(len(line) for part in sampled.values() for line in part)
-    print(
-        f"training a vocabulary of {size:,} ids on {lines:,} lines ({characters:,} characters) of "
-        f"{len(sampled)} languages; SentencePiece may take minutes ...",
-        file=sys.stderr,
-        flush=True,
+    what = (
+        f"a vocabulary of {size:,} ids on {lines:,} lines ({characters:,} characters) of "
+        f"{len(sampled)} language{'s' * (len(sampled) > 1)}"
     )
+    if not sys.stderr.isatty():  # a terminal shows a clock
+        print(f"training {what}", file=sys.stderr, flush=True)
     weighted = (
         f"{part}\t{weights[language]}"
         for language in sorted(sampled)
@@ -140,7 +141,10 @@ def train(
     )
     start = time.monotonic()
     try:
-        model = _train_model(weighted, size, coverage, kind, lowercase, characters > 1 << 30)
+        model = run_with_clock(
+            f"training {what}",
+            *(_train_model, weighted, size, coverage, kind, lowercase, characters > 1 << 30),
+        )
     except RuntimeError as error:
         if or_fewer and (largest := _largest_size(str(error))):
             print(
@@ -150,7 +154,8 @@ def train(
             )
             return train(sampled, weights, largest, coverage, kind, lowercase)
         raise ConfigError(_explain(str(error), size, lines)) from None
-    print(f"vocabulary trained in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    seconds = time.monotonic() - start
+    print(f"trained {what} in {seconds:.0f} s", file=sys.stderr, flush=True)
     proto = ModelProto.FromString(model)
     for piece in proto.pieces:
         piece.score = round_score(piece.score)
