@@ -63,23 +63,29 @@ def test_passes_count_the_text_of_all_new_languages(tiny, store):
 
 
 def test_a_run_is_no_longer_than_twenty_passes(tiny, store):
-    tiny.train.steps = 5000
+    tiny.train.steps, tiny.objectives.mmlm.batch_size = 5000, 64
     config = parse(tiny)
     steps = plan.choose_steps(config, store, ["sw"])
-    assert 100 < steps < 5000
+    assert 20 < steps < 5000
     shortened = dataclasses.replace(config, train=dataclasses.replace(config.train, steps=steps))
     assert 19.5 < plan.count_passes(shortened, store, ["sw"]) <= 20
     tiny.train.steps = steps - 1
     assert plan.choose_steps(parse(tiny), store, ["sw"]) == steps - 1
 
 
-def test_a_run_on_little_text_has_at_least_a_hundred_steps(tiny, store):
-    tiny.train.steps, tiny.objectives.mmlm.batch_size = 5000, 8192
+@pytest.mark.parametrize("objective", ["mmlm", "tlm"])
+def test_no_run_warns_about_the_number_of_steps_that_is_chosen(tiny, store, objective):
+    """Also if pairs, not text, are few."""
+    tiny.train.steps, tiny.objectives[objective].batch_size = 5000, 256
     config = parse(tiny)
-    assert plan.count_passes(config, store, ["sw"]) > 20 * 5000 / 100
-    assert plan.choose_steps(config, store, ["sw"]) == 100
-    tiny.train.steps = 60
-    assert plan.choose_steps(parse(tiny), store, ["sw"]) == 60
+    steps = plan.choose_steps(config, store, ["sw"])
+    for chosen, warns in ((steps, False), (steps + 2, objective == "tlm")):
+        planned = plan.with_steps(config, chosen)
+        lines = plan.give_advice({}, store, planned, [], 10**9)
+        assert bool(lines) == warns, lines
+        assert not warns or f"Add text, or set --steps={steps} to read them 20 times" in lines[0]
+    tiny.objectives[objective].batch_size = 10**6
+    assert plan.choose_steps(parse(tiny), store, ["sw"]) == 1
 
 
 def test_another_number_of_steps_keeps_the_proportions(tiny):

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 
 import pytest
 
@@ -64,8 +65,30 @@ def test_a_language_with_few_pieces_per_word_gets_no_new_pieces(english):
 def test_few_pieces_per_word_do_not_suffice_if_characters_are_unknown(english):
     greek = ["Ω" * 4 + " η"] * 9000  # two words, two pieces
     assert measure_fertility(english, greek).pieces_per_word <= 2
-    _, (choice,) = pieces.choose(english, {"el": greek}, {"old": ["αβγ αβγ"]})
+    vocabulary, (choice,) = pieces.choose(english, {"el": greek}, {"old": ["αβγ αβγ"]})
     assert "at most" not in choice.reason
+    assert (choice.unknown_before, choice.unknown_after) == (0.5, 0) and choice.pieces == 2
+    assert set(vocabulary.pieces) - set(english.pieces) == {"Ω", "η"}
+
+
+def test_unknown_characters_get_pieces_however_little_text_there_is(english):
+    """Words of one unknown piece have few pieces. With letters they have more."""
+    lines = ["ωη ωηη"] * 5 + ["the cat"] * 5
+    vocabulary, (choice,) = pieces.choose(english, {"el": lines}, {"en": text("en", 100)})
+    assert choice.reason == "only characters; 250 pieces need 10,000 words"
+    assert choice.pieces == 2 and choice.after > choice.before
+    assert choice.unknown_before > 0.3 and choice.unknown_after == 0
+    assert vocabulary.size == english.size + 2
+
+
+def test_all_unknown_characters_get_pieces_even_if_they_are_many(english):
+    """A Han-like script: 400 characters, and text for 300 pieces."""
+    letters, draw = [chr(0x4E00 + i) for i in range(400)], random.Random(0)
+    words = ["".join(draw.choices(letters, k=2)) for _ in range(13_400)]
+    lines = [" ".join(words[k : k + 10]) for k in range(0, len(words), 10)]
+    vocabulary, (choice,) = pieces.choose(english, {"han": lines}, {"en": text("en", 100)})
+    assert set(letters) <= set(vocabulary.pieces) and choice.pieces >= 400
+    assert choice.unknown_after == 0
 
 
 def test_too_little_text_gives_no_pieces(english):

@@ -276,7 +276,7 @@ def test_training_starts_from_the_extended_model_if_a_language_has_new_pieces(
     tmp_path, monkeypatch, counts, name
 ):
     choices = [
-        Choice(language, 2.5, 2.0, count, "as requested")
+        Choice(language, 2.5, 2.0, 0.0, 0.0, count, "as requested")
         for language, count in zip(REQUEST.languages, counts, strict=True)
     ]
     monkeypatch.setattr(stages.stored_models, "find", lambda folder, flag: folder)

@@ -16,7 +16,7 @@ from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.sentencepiece_json import from_sentencepiece
-from xlj.interop.vocabulary_extension import extend, initial_rows
+from xlj.interop.vocabulary_extension import add_characters, extend, initial_rows
 from xlj.interop.vocabulary_matching import RULES, embeddings
 
 
@@ -127,6 +127,34 @@ def test_pieces_in_a_new_script_match_no_old_row(old, hindi):
     assert sum(native) > 150 and set(rules[native]) == {"none"}
 
 
+ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+GREEK = ["αβγ αβ α", "βα γα", "α"]
+"""6 alphas, 3 betas, 2 gammas, 3 spaces."""
+
+
+@pytest.mark.parametrize("form", ["sentencepiece", "tokenizer.json", "bpe"])
+def test_characters_get_pieces_however_little_text_there_is(old, form):
+    before = old
+    if form == "bpe":
+        lines = {"en": text("en", 0, 500)}
+        before = Vocabulary(vocabulary_training.train(lines, {"en": 1}, 400, 1.0, "bpe"))
+    elif form == "tokenizer.json":
+        before = Vocabulary(from_sentencepiece(old.model, old.pieces, ROBERTA))
+    assert (before.encode(GREEK).ids == UNK).any()
+    new, count = add_characters(before, [*GREEK, "the"])
+    assert count == 3 and new.size - before.size == 3
+    assert sorted(set(new.pieces) - set(before.pieces)) == ["α", "β", "γ"]
+    assert [decode(new, ids) for ids in new.encode_batch(GREEK)] == GREEK
+    assert unchanged(before, new, text("en", 500, 600)) == 1
+    same, count = add_characters(before, text("en", 0, 100))
+    assert count == 0 and same.pieces == before.pieces
+    if form == "sentencepiece":
+        model = sentencepiece.SentencePieceProcessor(model_proto=new.model)
+        scores = [model.get_score(model.piece_to_id(letter)) for letter in "αβγ"]
+        shares = np.array([6, 3, 2]) / 17  # of 17 characters, with "the"
+        np.testing.assert_allclose(scores, np.log(0.01 * shares), atol=1 / 256)
+
+
 def test_an_unchanged_vocabulary_keeps_its_rows(old):
     matches = initial_rows(old, old)
     assert (matches.sources.lengths == 1).all()
@@ -177,7 +205,7 @@ def test_unsupported_vocabularies_are_refused(make, message):
 @pytest.fixture(scope="module", params=["mask in the model", "mask added"])
 def of_json(old, request):
     """The vocabulary as a tokenizer.json, the form of most unigram folders."""
-    content = from_sentencepiece(old.model, old.pieces, ("<s>", "<pad>", "</s>", "<unk>", "<mask>"))
+    content = from_sentencepiece(old.model, old.pieces, ROBERTA)
     description = json.loads(content)
     if request.param == "mask added":  # after the model's pieces, with its own id
         assert description["model"]["vocab"].pop()[0] == "<mask>"

@@ -8,7 +8,7 @@ import pytest
 from xlj.cli.command import run
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
-from xlj.io import storage
+from xlj.io import files, storage
 from xlj.io.processes import in_child
 
 
@@ -45,3 +45,18 @@ def test_storage_errors_of_a_child_process_are_config_errors():
         in_child("building", fail, errno.ESTALE, "a/b")
     with pytest.raises(RuntimeError, match="(?s)building failed:.*FileNotFoundError"):
         in_child("building", fail, errno.ENOENT, "a/b")
+
+
+def test_errors_for_missing_files_name_similar_files(tmp_path):
+    for name in ("yo.txt.gz", "yoruba.txt", "corpus.tsv"):
+        (tmp_path / name).touch()
+    hint = storage.what_is_there
+    assert hint(tmp_path / "yo.txt") == f"; there is {tmp_path}/yo.txt.gz"
+    assert hint(tmp_path / "yo.tsv") == f"; there is {tmp_path}/yo.txt.gz"
+    assert hint(f"{tmp_path}/corpos.tsv") == f"; there is {tmp_path}/corpus.tsv"
+    assert hint(tmp_path / "sw.txt") == hint(tmp_path / "yo.txt.gz") == ""
+    assert hint(tmp_path / "none/yo.txt") == f"; there is no folder {tmp_path}/none"
+    for other in ("gs://bucket/yo.txt", "phrasebook:yo", f"{tmp_path}/*.tsv"):
+        assert hint(other) == ""
+    with pytest.raises(ConfigError, match=r"yo.txt: cannot read .*; there is .*/yo.txt.gz$"):
+        list(files.lines(tmp_path / "yo.txt"))

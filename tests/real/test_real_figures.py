@@ -1,6 +1,10 @@
 """Vectors equal those of sentence-transformers; translations and links are found as measured."""
 
+import contextlib
 import gzip
+import io
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,3 +64,16 @@ def test_words_of_english_and_french_are_aligned(encoder, data):
     found = encoder.align(pairs, layer=7, method="itermax", together=False)
     scores = gold_alignments.score([np.array(of_pair) for of_pair in found], golds)
     assert 100 * scores.aer == pytest.approx(11.45, abs=0.05)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_example_prints_what_its_comments_say(page, e5, tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / page).read_text("utf-8")
+    code = text.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "e5").symlink_to(e5)
+    monkeypatch.chdir(tmp_path)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    expected = re.findall(r"^print\(.*\)  # ([^:\n]*)", code, re.MULTILINE)
+    assert printed.getvalue().splitlines() == expected and len(expected) == 2

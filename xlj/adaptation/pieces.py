@@ -1,11 +1,12 @@
 """Chooses how many pieces a vocabulary gets for a new language (ours)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from xlj.config import ConfigError
 from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
-from xlj.interop.vocabulary_extension import check_extendable, extend
+from xlj.interop.vocabulary_extension import add_characters, check_extendable, extend
 
 MAX_RATIO = 1.25
 """A language gets pieces if it has more than `MAX_RATIO` times the pieces per word of the best old
@@ -38,6 +39,7 @@ class Choice(NamedTuple):
 
     Attributes:
       before, after: pieces per word, before and after the vocabulary was extended.
+      unknown_before, unknown_after: the share of pieces that are `<unk>`.
       pieces: the number of new pieces.
       reason: why the language does not get more pieces, for printing.
     """
@@ -45,6 +47,8 @@ class Choice(NamedTuple):
     language: str
     before: float
     after: float
+    unknown_before: float
+    unknown_after: float
     pieces: int
     reason: str
 
@@ -74,6 +78,9 @@ def choose(
         - The text has only 40 words per new piece.
         - Twice as many pieces would reduce the pieces per word by less than 2 %.
 
+        If more than 0.1 % of the pieces are unknown, the characters without a piece get one,
+        however little text there is.
+
     Returns:
       The extended vocabulary, and the choice for each new language.
 
@@ -84,19 +91,19 @@ def choose(
     of_old = [measure_fertility(old, lines).pieces_per_word for lines in old_text.values()]
     best = min(of_old, default=_USUAL)
     split = {name: _split(lines) for name, lines in new_text.items()}
-    before = {
-        name: measure_fertility(old, test).pieces_per_word for name, (_, test) in split.items()
-    }
+    before = {name: measure_fertility(old, test) for name, (_, test) in split.items()}
     vocabulary, choices = old, []
-    for name in sorted(before, key=lambda name: -before[name]):
+    for name in sorted(before, key=lambda name: -before[name].pieces_per_word):
         train, test = split[name]
         if pieces is None:
             vocabulary, count, reason = _add_enough(vocabulary, train, test, best)
         else:
             vocabulary = extend(vocabulary, train, pieces) if pieces else vocabulary
             count, reason = pieces, "as requested"
-        after = measure_fertility(vocabulary, test).pieces_per_word
-        choices.append(Choice(name, before[name], after, count, reason))
+        then, now = before[name], measure_fertility(vocabulary, test)
+        per_word = then.pieces_per_word, now.pieces_per_word
+        unknown = then.unknown_share, now.unknown_share
+        choices.append(Choice(name, *per_word, *unknown, count, reason))
     return vocabulary, choices
 
 
@@ -121,22 +128,26 @@ def _add_enough(
         check_extendable(vocabulary)
     except ConfigError as error:
         return vocabulary, 0, str(error)
+    extended, count = vocabulary, 0
+    if now.unknown_share > MAX_UNKNOWN_SHARE:
+        extended, count = add_characters(vocabulary, train)
     max_pieces = measure_fertility(vocabulary, train).words // _WORDS_PER_PIECE
     if max_pieces < _FIRST:
-        words = _FIRST * _WORDS_PER_PIECE
-        return vocabulary, 0, f"too little text: {_FIRST} pieces need {words:,} words"
-    extended, count, per_word = vocabulary, 0, now.pieces_per_word
-    while count < max_pieces:
-        more = min(max(_FIRST, 2 * count), max_pieces)
+        need = f"{_FIRST} pieces need {_FIRST * _WORDS_PER_PIECE:,} words"
+        return extended, count, f"only characters; {need}" if count else f"too little text: {need}"
+    max_pieces, trial, per_word = max(max_pieces, count), 0, math.inf
+    while trial < max_pieces:
+        trial = min(max(_FIRST, count, 2 * trial), max_pieces)
         try:
-            larger = extend(vocabulary, train, more)
+            larger = extend(vocabulary, train, trial)
         except ConfigError:
-            return extended, count, f"the text yields fewer than {more:,} new pieces"
+            return extended, count, f"the text yields fewer than {trial:,} new pieces"
         fewer = measure_fertility(larger, test).pieces_per_word
-        if count and fewer > (1 - _GAIN) * per_word:
+        if fewer > (1 - _GAIN) * per_word:
             gain = 1 - fewer / per_word
-            return extended, count, f"{more:,} pieces would lower the pieces per word by {gain:.1%}"
-        extended, count, per_word = larger, more, fewer
+            reason = f"{trial:,} pieces would lower the pieces per word by {gain:.1%}"
+            return extended, count, reason
+        extended, count, per_word = larger, trial, fewer
         if per_word <= _GOAL * best:
             return extended, count, _describe_ratio(_GOAL, best)
     return extended, count, f"its text has only {_WORDS_PER_PIECE} words per new piece"

@@ -21,13 +21,9 @@ from xlj.models.lowering import product
 from xlj.sharding import devices, meshes
 from xlj.training import memory, schedule
 from xlj.training.run_flops import RunFlops
-from xlj.training.schedule import Schedule
+from xlj.training.schedule import MANY, Schedule
 from xlj.training.state import init as init_state
 
-PASSES = 20
-"""The maximum number of passes of a run over the text of the new languages."""
-
-_FEWEST_STEPS = 100
 _ENOUGH_WORDS = 1_000_000
 _ENOUGH_HELD_OUT = 200  # lines
 _SCALED = ("warmup_steps", "decay_steps")
@@ -57,14 +53,16 @@ def choose_sampled(
 
 
 def choose_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
-    """Returns the config's number of steps, reduced to at most `PASSES` passes over the new text.
+    """Returns the config's number of steps, reduced to at most 20 passes (`schedule.MANY`).
 
-    The new text is the text of all new languages together. The number is not reduced below
-    `_FEWEST_STEPS`.
+    These are passes over the text of all new languages together, and, in each phase, over the rows
+    of each kind. So a run never warns about the number of steps that is chosen here.
     """
-    steps = config.train.steps
-    max_steps = PASSES * steps / max(1e-9, count_passes(config, store, new))
-    return min(steps, max(_FEWEST_STEPS, int(max_steps)))
+    planned = Schedule(config, store)
+    passes = [count_passes(config, store, new)]
+    for phase in planned.phases:
+        passes += planned.passes(phase.start, phase.end).values()
+    return min(config.train.steps, max(1, int(MANY * config.train.steps / max(passes))))
 
 
 def with_steps(config: Config, steps: int, explicit: Collection[str] = ()) -> Config:
@@ -206,7 +204,7 @@ def give_advice(
             lines.append(
                 f"{name} has {sentences:,} lines ({words:,} words), which is little: below "
                 f"about {_ENOUGH_WORDS:,} words, sentence pairs with an old language and text of "
-                "related languages help more than further passes"
+                "related languages help more than further passes (--steps sets their number)"
             )
         held = task.held_out.sentences
         if held < _ENOUGH_HELD_OUT and config.data.held_out_share < 0.2:
@@ -222,4 +220,5 @@ def give_advice(
             f"{_SMALL_MODEL:,} parameters we suggest at least "
             f"--config.optimizer.learning_rate={_RATE_OF_SMALL:g}"
         )
-    return lines + schedule.make_warnings(Schedule(config, store), store)
+    warnings = schedule.make_warnings(Schedule(config, store), store)
+    return lines + [line.replace("set train.steps=", "set --steps=") for line in warnings]

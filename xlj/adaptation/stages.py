@@ -381,13 +381,16 @@ def _print_plan(
         for name in request.languages
         if samples[f"text.{name}"].is_whole
     }
-    rows = [["language", "pieces per word", "new pieces", "pieces per word after", "reason"]]
-    rows += [
-        [c.language, f"{c.before:.2f}", f"{c.pieces:,}", f"{c.after:.2f}", c.reason]
-        for c in choices
-    ]
+    rows = [["language", "pieces per word", "unknown pieces", "new pieces"]]
+    for each in choices:
+        unknown = f"{each.unknown_before:.1%} -> {each.unknown_after:.1%}"
+        per_word = f"{each.before:.2f} -> {each.after:.2f}"
+        rows.append([each.language, per_word, unknown, f"{each.pieces:,}"])
     print(f"vocabulary: {source.vocabulary().size:,} -> {vocabulary.size:,} ids")
-    print(*(line.rstrip() for line in align_columns(rows, left=(0, 4))), sep="\n")
+    print(*align_columns(rows, left=(0,)), sep="\n")
+    for each in choices:
+        more = "more " if each.pieces else ""
+        print(f"no {more}pieces for {each.language}: {each.reason}")
     if not request.replay:
         print(
             "warning: without --replay the model forgets its old languages; name old languages "

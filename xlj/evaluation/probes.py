@@ -24,6 +24,7 @@ from xlj.data.text.templates import fill, split_pair
 from xlj.data.tokenizer.layout import Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.inference.pretrained import Pretrained
+from xlj.io import storage
 from xlj.io.hashing import sample
 from xlj.models.encoder import layer_or_middle
 from xlj.retrieval import sentence_files
@@ -99,9 +100,11 @@ def _find_files(
         candidates = [[Path(part).expanduser() for part in text.split("|")] for text in filled]
         paths = next((paths for paths in candidates if all(map(Path.is_file, paths))), None)
         if paths is None:
+            missing = next(path for path in candidates[0] if not path.is_file())
             raise ConfigError(
-                f"{section}.source has no file for {pair}; tried {', '.join(filled)}. Fix the "
-                f"path, or list only the pairs with files in {section}.pairs"
+                f"{section}.source has no file for {pair}; tried {', '.join(filled)}"
+                f"{storage.what_is_there(missing)}. Fix the path, or list only the pairs with "
+                f"files in {section}.pairs"
             )
         if len(paths) > 2:
             raise ConfigError(

@@ -46,13 +46,8 @@ def grow(vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int) -> bytes
       ConfigError: if a tokenizer.json is not BPE, or if the text yields too few pieces or has more
         than `new_pieces` characters without a piece.
     """
-    is_json = is_tokenizer_json(vocabulary.model)
-    model_type: type[_JsonModel] | type[_SentencePieceModel] = (
-        _JsonModel if is_json else _SentencePieceModel
-    )
-    file = model_type(vocabulary)
-    texts = itertools.chain.from_iterable(file.texts(lines))
-    characters = _find_new_characters(Counter(texts), file.pieces)
+    file = _model_of(vocabulary)
+    characters = _missing_in(file, lines)
     if len(characters) > new_pieces:
         raise ConfigError(
             f"--pieces={new_pieces} is too small: this text has {len(characters):,} characters "
@@ -78,6 +73,21 @@ def grow(vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int) -> bytes
     end = next((i + 1 for i, (a, b) in enumerate(merges) if a + b == last), 0)
     file.add(list(new)[:merged_pieces], merges[:end])
     return file.content()
+
+
+def missing_characters(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
+    """Returns the characters of lines that `grow` gives a piece, most frequent first."""
+    return _missing_in(_model_of(vocabulary), lines)
+
+
+def _model_of(vocabulary: Vocabulary) -> "_JsonModel | _SentencePieceModel":
+    is_json = is_tokenizer_json(vocabulary.model)
+    return _JsonModel(vocabulary) if is_json else _SentencePieceModel(vocabulary)
+
+
+def _missing_in(file: "_JsonModel | _SentencePieceModel", lines: Sequence[str]) -> list[str]:
+    texts = itertools.chain.from_iterable(file.texts(lines))
+    return find_new_characters(Counter(texts), file.pieces)
 
 
 def cut(vocabulary: Vocabulary, pieces: Sequence[str]) -> list[np.ndarray]:
@@ -246,8 +256,9 @@ def _remove_merges(merges: Sequence[_Merge], barred: set[str]) -> list[_Merge]:
     return allowed
 
 
-def _find_new_characters(counts: Counter[str], known: Collection[str]) -> list[str]:
-    """Returns the characters to add as pieces, most frequent first.
+def find_new_characters(counts: Counter[str], known: Collection[str]) -> list[str]:
+    """Returns the characters to add as pieces, most frequent first: those of the most frequent
+    characters, which together make up 99.95 % of the text, that are no pieces.
 
     Args:
       counts: how often each character occurs in the text.

@@ -5,6 +5,7 @@ The method is ours.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,24 +51,47 @@ def extend(
       ConfigError: if the vocabulary is neither unigram nor BPE, the text yields too few new pieces
         or too many new characters, or `share` is set for a BPE vocabulary.
     """
-    is_json = is_tokenizer_json(vocabulary.model)
-    is_bpe = not _is_unigram_json(vocabulary) if is_json else _is_bpe(_parse(vocabulary))
-    if is_bpe:
+    if not _is_unigram(vocabulary):
         if share is not None:
             raise ConfigError(
                 f"--share={share:g} has no effect on a BPE vocabulary, whose pieces have no "
                 "probabilities; remove the flag"
             )
         return Vocabulary(bpe_growth.grow(vocabulary, lines, new_pieces))
-    texts = _normalise_by_json(vocabulary, lines) if is_json else _normalise(vocabulary, lines)
-    candidates = _train_new_pieces(vocabulary, texts, new_pieces)
+    candidates = _train_new_pieces(vocabulary, _normalised(vocabulary, lines), new_pieces)
     ranked = sorted(candidates, key=lambda piece: (len(piece.piece) > 1, -piece.score))
     log_share = math.log(_DEFAULT_SHARE if share is None else share)
-    scores = {
-        piece.piece: vocabulary_training.round_score(piece.score + log_share)
-        for piece in ranked[:new_pieces]
-    }
-    if is_json:
+    scores = {piece.piece: piece.score + log_share for piece in ranked[:new_pieces]}
+    return _with_pieces(vocabulary, scores)
+
+
+def add_characters(vocabulary: Vocabulary, lines: Sequence[str]) -> tuple[Vocabulary, int]:
+    """Adds the characters of lines that have no piece. Unlike `extend`, it needs little text.
+
+    The rarest characters, which together make up 0.05 % of the text, are left out. In a unigram
+    vocabulary, the score of a new piece is the log of the character's share of the lines, plus
+    log(0.01) as in `extend`.
+
+    Returns:
+      The vocabulary with the new pieces after the old ones, and their number.
+
+    Raises:
+      ConfigError: if the vocabulary is neither unigram nor BPE.
+    """
+    if not _is_unigram(vocabulary):
+        count = len(bpe_growth.missing_characters(vocabulary, lines))
+        return Vocabulary(bpe_growth.grow(vocabulary, lines, count)), count
+    counts = Counter("".join(_normalised(vocabulary, lines)))
+    characters = bpe_growth.find_new_characters(counts, set(vocabulary.pieces))
+    total = counts.total()
+    scores = {each: math.log(_DEFAULT_SHARE * counts[each] / total) for each in characters}
+    return _with_pieces(vocabulary, scores), len(characters)
+
+
+def _with_pieces(vocabulary: Vocabulary, scores: Mapping[str, float]) -> Vocabulary:
+    """Returns a unigram vocabulary with new pieces, by their log probabilities."""
+    scores = {piece: vocabulary_training.round_score(score) for piece, score in scores.items()}
+    if is_tokenizer_json(vocabulary.model):
         return Vocabulary(_add_to_json(vocabulary, scores))
     model = _parse(vocabulary)
     for piece, score in scores.items():
@@ -121,6 +145,18 @@ def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
             sources.append([] if UNK in ids else ids)
             rules[new_id] = RULES.index("none" if UNK in ids else "pieces")
     return Matches(Ragged.of(sources), rules)
+
+
+def _is_unigram(vocabulary: Vocabulary) -> bool:
+    if is_tokenizer_json(vocabulary.model):
+        return _is_unigram_json(vocabulary)
+    return not _is_bpe(_parse(vocabulary))
+
+
+def _normalised(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
+    """Normalises lines with the rules of a unigram vocabulary; U+2581 becomes a space."""
+    is_json = is_tokenizer_json(vocabulary.model)
+    return _normalise_by_json(vocabulary, lines) if is_json else _normalise(vocabulary, lines)
 
 
 def _normalise(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:

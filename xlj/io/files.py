@@ -139,7 +139,8 @@ def _skip_line(file: BinaryIO, stop: int) -> None:
 
 def _read_error(path: AnyPath, error: Exception) -> ConfigError:
     reason = getattr(error, "strerror", "") or error
-    return ConfigError(f"{path}: cannot read this file ({reason})")
+    hint = storage.what_is_there(path) if isinstance(error, FileNotFoundError) else ""
+    return ConfigError(f"{path}: cannot read this file ({reason}){hint}")
 
 
 def blocks(path: AnyPath, longest: int = LINE_BYTES) -> Iterator[list[Line]]:

@@ -14,6 +14,7 @@ Buckets need `pip install -e '.[cloud]'`.
 
 import contextlib
 import dataclasses
+import difflib
 import errno
 import fcntl
 import glob
@@ -341,6 +342,28 @@ _FILE_OR_SOCKET_ERRORS = (
     errno.ENOTCONN,
 )
 """Errors that files and sockets can raise; only errors of files have a `filename`."""
+
+
+def what_is_there(path: str | AnyPath) -> str:
+    """Returns a hint for the error about a local file that is missing, such as `; there is
+    corpus/yo.txt.gz`. The text is empty if nothing there has a similar name.
+
+    Args:
+      path: the path of the file. Wildcards, URLs and sources such as `phrasebook:sw` get no
+        hint.
+    """
+    file = Path(str(path)).expanduser()
+    if ":" in str(path) or file.exists() or glob.has_magic(str(file)):
+        return ""
+    try:
+        names = sorted(entry.name for entry in file.parent.iterdir())
+    except OSError:
+        return f"; there is no folder {file.parent}"
+    start = file.name.partition(".")[0] + "."
+    same = [name for name in names if name.startswith(start)]
+    near = same[:3] or difflib.get_close_matches(file.name, names, n=1, cutoff=0.75)
+    shown = [str(Path(str(path)).parent / name) for name in near]
+    return f"; there is {' and '.join(shown)}" if shown else ""
 
 
 def describe_storage_error(error: OSError) -> str:

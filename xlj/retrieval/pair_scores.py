@@ -24,7 +24,7 @@ from xlj.config.choices import PAIR_SCORES
 from xlj.config.fields import check_choice
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance
-from xlj.io import file_ranges, files, formats
+from xlj.io import file_ranges, files, formats, storage
 from xlj.io.file_ranges import FileRange
 from xlj.io.malformed import Malformed, Skipping
 from xlj.retrieval.embedder import Embedder
@@ -449,7 +449,8 @@ def find_files(
         result = [(path,) for path in file_ranges.files_of_flag("input", pairs)]
     for path in itertools.chain(*result):
         if not path.is_file():
-            raise ConfigError(f"{path} does not exist; expected a file with sentence pairs")
+            hint = storage.what_is_there(path)
+            raise ConfigError(f"{path} does not exist; expected a file with sentence pairs{hint}")
         formats.refuse(path, files.head(path), ("|||",))
     return result
 

@@ -251,7 +251,8 @@ def rows_to_train(store: RowStore, config: Config) -> dict[str, int]:
 
 _POINTS = 200  # number of evenly spaced steps with a line, besides the steps where values change
 _MOST_SHARES = 12  # largest number of languages and pairs whose shares are listed
-_MANY = 20  # number of passes over the rows above which a run prints a warning
+MANY = 20
+"""The number of passes over the rows of a kind above which a run prints a warning."""
 
 
 def make_lines(schedule: Schedule, store: RowStore) -> list[Line]:
@@ -341,9 +342,9 @@ def _shares(phase: Phase, store: RowStore) -> dict[str, float]:
 
 
 def make_warnings(schedule: Schedule, store: RowStore) -> list[str]:
-    """Returns a line for each phase and kind of rows that the phase reads more than `_MANY` times.
+    """Returns a line for each phase and kind of rows that the phase reads more than `MANY` times.
 
-    The line names a config key, and a value with which the phase would read the rows `_MANY` times.
+    The line names a config key, and a value with which the phase would read the rows `MANY` times.
     """
     lines, phases = [], schedule.phases
     keys = [*(f"phases.{phase.name}.start_step" for phase in phases[1:]), "train.steps"]
@@ -351,14 +352,14 @@ def make_warnings(schedule: Schedule, store: RowStore) -> list[str]:
         of = f" in phase {phase.name}" if phase.name else ""
         passes = schedule.passes(phase.start, phase.end)
         for kind, rows in batch_size(phase.config).items():
-            if passes[kind] > _MANY:
+            if passes[kind] > MANY:
                 available = rows_to_train(store, phase.config)[kind]
                 # Steps of the batch warm-up are not full, so a phase with the warm-up needs more
                 # steps to read the same rows.
                 extra_steps = phase.end - phase.start - phase.done(phase.end)
-                enough = phase.start + max(1, int(extra_steps) + _MANY * available // rows)
+                enough = phase.start + max(1, int(extra_steps) + MANY * available // rows)
                 lines.append(
                     f"warning: the run reads its {available:,} rows of {kind} {passes[kind]:,.0f} "
-                    f"times{of}. Add text, or set {key}={enough} to read them {_MANY} times"
+                    f"times{of}. Add text, or set {key}={enough} to read them {MANY} times"
                 )
     return lines

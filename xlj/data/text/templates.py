@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from xlj.config import ConfigError, Data
+from xlj.io import storage
 
 Source = TypeVar("Source")
 
@@ -55,13 +56,20 @@ def match(
             shown = texts if len(texts) < 4 else [texts[0], f"{texts[1]} ... {texts[-1]}"]
             problems.append(
                 f"{key}={template} matches none of the {len(names)} {names_key}; "
-                f"tried {', '.join(shown)}"
+                f"tried {', '.join(shown)}{_what_is_there(texts)}"
             )
     for name, values in names.items():
         if not by_name[name] and any(by_name.values()):
-            tried = ", ".join(fill(template, values, key) for template in templates)
-            problems.append(f"{names_key}={name} has no source in {key}; tried {tried}")
+            tried = [fill(template, values, key) for template in templates]
+            problems.append(
+                f"{names_key}={name} has no source in {key}; tried {', '.join(tried)}"
+                f"{_what_is_there(tried)}"
+            )
     return by_name, problems
+
+
+def _what_is_there(tried: Sequence[str]) -> str:
+    return next(filter(None, map(storage.what_is_there, tried)), "")
 
 
 def fill(template: str, values: dict[str, str], key: str) -> str:

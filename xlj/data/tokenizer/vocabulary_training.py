@@ -141,10 +141,9 @@ def train(
     )
     start = time.monotonic()
     try:
-        model = run_with_clock(
-            f"training {what}",
-            *(_train_model, weighted, size, coverage, kind, lowercase, characters > 1 << 30),
-        )
+        is_large = characters > 1 << 30
+        options = size, coverage, kind, lowercase, is_large
+        model = run_with_clock(f"training {what}", _train_model, weighted, *options)
     except RuntimeError as error:
         if or_fewer and (largest := _largest_size(str(error))):
             print(
