@@ -34,6 +34,7 @@ def folder(checkpoint, tmp_path_factory):
     path = tmp_path_factory.mktemp("adapted") / "source"
     command = ["export", f"--checkpoint={checkpoint}", f"--output={path}", "--pooling=mean"]
     assert convert.main(command) == 0
+    (path / "README.md").write_text("---\nlanguage: fr\n---\n", "utf-8")
     return path
 
 
@@ -59,6 +60,12 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path,
     assert "vocabulary: 302 -> 342 ids" in printed
     assert "sw" in printed and "as requested" in printed
     assert re.search(r"first +0 to 1\d\d ", printed)
+    assert re.search(r"\nsw +\d.\d\d -> \d.\d\d +[\d.]+% -> [\d.]+% +40\n", printed)
+    assert "\nno more pieces for sw: as requested\n" in printed
+    (forgotten,) = re.findall(
+        r"warning: without replay the model forgets more of (\S+), which", printed
+    )
+    assert forgotten == "fr"  # which the card of the source lists
     (passes,) = re.findall(r"passes over the text of the new languages: (\S+)", printed)
     assert 19 < float(passes) <= 20
     assert "\ncost: about" in printed
@@ -109,6 +116,7 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     assert f"{after['nats_per_character']['sw']:.3f}" in printed
     assert "Before and after" in (tmp_path / "out/report.html").read_text()
     card = (tmp_path / "out/model/README.md").read_text()
+    assert "- 'fr'\nlibrary_name" in card  # the card of --from lists it
     assert "# out\n" in card and "to sw, with text of en, de" in card
     assert 'SentenceTransformer("out/model")' in card
     source = arguments[0].removeprefix("--from=")
@@ -296,8 +304,11 @@ def test_training_starts_from_the_extended_model_if_a_language_has_new_pieces(
         (None, ("optimizer.warmup_steps",), (100, 20, 100, 30)),
     ],
 )
-def test_options_of_the_user_are_kept_in_the_plan(tiny, store, steps, explicit, expected):
-    tiny.train.steps, tiny.train.eval_every, tiny.objectives.mmlm.batch_size = 1000, 500, 8192
+def test_options_of_the_user_are_kept_in_the_plan(
+    tiny, store, steps, explicit, expected, monkeypatch
+):
+    monkeypatch.setattr(stages.plan, "choose_steps", lambda *_: 100)
+    tiny.train.steps, tiny.train.eval_every = 1000, 500
     tiny.optimizer.warmup_steps = 100
     tiny.phases = {"more": {"start_step": 300, "objectives": {"tlm": {"batch_size": 32}}}}
     tiny.data.sampled = "de,sw"

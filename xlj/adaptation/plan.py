@@ -62,7 +62,8 @@ def choose_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
     passes = [count_passes(config, store, new)]
     for phase in planned.phases:
         passes += planned.passes(phase.start, phase.end).values()
-    return min(config.train.steps, max(1, int(MANY * config.train.steps / max(passes))))
+    most = int(MANY * config.train.steps / max(passes))
+    return min(config.train.steps, max(len(planned.phases), most))
 
 
 def with_steps(config: Config, steps: int, explicit: Collection[str] = ()) -> Config:

@@ -396,6 +396,12 @@ def _print_plan(
             "warning: without --replay the model forgets its old languages; name old languages "
             "that have text in --mono, for example --replay=en,de"
         )
+    elif forgotten := [n for n in source.known if n not in (*request.replay, *request.languages)]:
+        more = f" and {len(forgotten) - 8} more" if len(forgotten) > 8 else ""
+        print(
+            f"warning: without replay the model forgets more of {', '.join(forgotten[:8])}{more}, "
+            "which it knows; name those that matter with --replay"
+        )
     print("", *plan.format_table(config, store), sep="\n")
     times = plan.count_passes(config, store, request.languages)
     print(f"\npasses over the text of the new languages: {times:.1f}")

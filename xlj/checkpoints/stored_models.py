@@ -20,7 +20,7 @@ from xlj.config.choices import AlignmentOptions
 from xlj.config.task import TASK, Task, task_of_model
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
-from xlj.interop import from_hugging_face, sentence_modules, tokenizer_files
+from xlj.interop import from_hugging_face, model_card, sentence_modules, tokenizer_files
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.interop.task_heads import TASKS
 from xlj.io import json_file
@@ -69,6 +69,8 @@ class StoredModel:
       separators: the number of `</s>` that the task head expects between the sentences of a pair.
       sentence: the modules of a sentence-transformers folder, which compute sentence vectors from
         hidden vectors. The modules' weights are in `leaves` (`sentence_modules.SENTENCE`).
+      known: the languages that the model was trained on, as its checkpoint or model card says;
+        empty if neither does.
     """
 
     folder: AnyPath
@@ -86,6 +88,7 @@ class StoredModel:
     task: Task | None = None
     separators: int = 1
     sentence: SentenceModules | None = None
+    known: tuple[str, ...] = ()
 
 
 def find(path: str | AnyPath, key: str = "") -> StoredModel:
@@ -180,6 +183,7 @@ def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredM
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
         names=checkpoint.meta.get("names", ""),
         sentence=sentence_modules.from_record(checkpoint.meta.get("sentence")),
+        known=tuple(checkpoint.meta["languages"]),
         task=_read_task(checkpoint),
         separators=checkpoint.meta.get("separators", 1),
     )
@@ -254,4 +258,5 @@ def of_folder(path: Path) -> StoredModel:
         task=task,
         separators=separators,
         sentence=sentence,
+        known=model_card.read_languages(path),
     )

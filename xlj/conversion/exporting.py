@@ -77,6 +77,7 @@ def export(
             sentence,
             *_card_arguments(source),
             path=f"{name}/{output.name}" if name else "",
+            known=() if source.task else origin.known,
         )
         (folder / "README.md").write_text(text, "utf-8")
     for name, reason in exported.left_out.items():

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from tqdm import tqdm
 
 from xlj.config import Model
 from xlj.data.text.cleaning import WORD
@@ -256,11 +257,14 @@ def measure_text(pretrained: Pretrained, text: TestText) -> Scores:
         scores["pieces_per_word"][language] = counts.pieces_per_word
         scores["unknown_percent"][language] = 100 * counts.unknown_share
     if has_head(pretrained):
-        losses = measure(pretrained, text.lines)
+        with tqdm(desc="measuring the loss", unit=" rows", disable=None, leave=False) as bar:
+            losses = measure(pretrained, text.lines, bar.update)
         scores["nats_per_character"] = {name: loss.per_character for name, loss in losses.items()}
     is_default = text.layer == -1
     embedder = Embedder(pretrained) if is_default else Embedder(pretrained, [text.layer], "mean")
-    for pair, (first, second) in text.pairs.items():
-        sides = [embedder.embed(side, with_bar=False)[0] for side in (first, second)]
-        scores["accuracy_percent"][pair] = 50 * sum(accuracy(nearest(*sides)))
+    total = sum(len(side) for sides in text.pairs.values() for side in sides)
+    with tqdm(desc="embedding", total=total, unit=" sentences", disable=None, leave=False) as bar:
+        for pair, sides in text.pairs.items():
+            vectors = (np.concatenate([*embedder.stream(side, bar.update)], 1)[0] for side in sides)
+            scores["accuracy_percent"][pair] = 50 * sum(accuracy(nearest(*vectors)))
     return {name: values for name, values in scores.items() if values}

@@ -1,7 +1,9 @@
 """Writes the model card of an exported model: size, training data, scores, and how to load it."""
 
 import itertools
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from xlj.config import Model
 from xlj.data.labelled.kind import HuggingFace
@@ -15,6 +17,9 @@ from xlj.objectives.supervised.options import supervised_in
 
 _PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"}
 """The `pipeline_tag` of the card for models without a task head, by head."""
+
+_CARD = "README.md"
+_NO_LANGUAGES = ("multilingual", "mul", "code")  # in the list of languages of a card
 
 _Meta = Record | None
 
@@ -30,6 +35,7 @@ def card(
     run: _Meta = None,
     adapted: str = "",
     path: str = "",
+    known: Sequence[str] = (),
 ) -> str:
     """Returns the model card as Markdown, with the YAML front matter that the Hugging Face Hub
     reads.
@@ -44,9 +50,10 @@ def card(
       adapted: Markdown about the adaptation (`evaluation.adaptation_record`) of an adapted model;
         else empty.
       path: the path of the model in code examples; if empty, `name`.
+      known: languages that the model knew before it was trained with xlj.
     """
     sections = [
-        _front_matter(exported, sentence is not None, trained, run),
+        _front_matter(exported, sentence is not None, trained, run, known),
         f"# {name}",
         _summary(exported, model, vocabulary, trained),
         "## Use\n\n```python\n" + _usage(path or name, exported, sentence is not None) + "\n```",
@@ -71,9 +78,23 @@ def card(
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(exported: ExportPlan, is_sentence: bool, trained: _Meta, run: _Meta) -> str:
+def read_languages(folder: Path) -> tuple[str, ...]:
+    """Returns the languages that the model card of a folder lists in its front matter."""
+    file = folder / _CARD
+    text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
+    front = text.partition("\n---")[0] + "\n" if text.startswith("---\n") else ""
+    match = re.search(r"^languages?:(.*)\n((?:[ \t]*-[ \t].*\n)*)", front, re.MULTILINE)
+    inline, items = match.groups() if match else ("", "")
+    codes = re.findall(r"[\w-]+", inline) + re.findall(r"-[ \t]+['\"]?([\w-]+)", items)
+    return tuple(code for code in codes if code not in _NO_LANGUAGES)
+
+
+def _front_matter(
+    exported: ExportPlan, is_sentence: bool, trained: _Meta, run: _Meta, known: Sequence[str]
+) -> str:
     task = "sentence-similarity" if is_sentence else _pipeline(exported)
-    languages = _languages(run) if run else trained["languages"] if trained else []
+    languages = list(_languages(run)) if run else trained["languages"] if trained else []
+    languages = list(dict.fromkeys([*languages, *known]))
     lines = ["---"]
     if languages:
         lines += ["language:", *(f"- {language!r}" for language in languages)]
