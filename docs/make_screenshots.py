@@ -1,15 +1,13 @@
 """Takes the screenshots of the documentation: python docs/make_screenshots.py runs/quickstart
 
 The script aligns sentences of the phrasebook with a trained encoder. It writes the alignment page
-and the report of the run, and takes a screenshot of the top of each page. It writes the links of
-one pair to docs/pictures/alignment.json, which `make_pictures.py` draws. Requirements: Chromium
+and the report of the run, and takes a screenshot of the top of each page. Requirements: Chromium
 (Debian: `apt-get install chromium`) and Pillow.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import subprocess
 import sys
@@ -18,12 +16,11 @@ from pathlib import Path
 
 from PIL import Image
 
-import xlj
 from xlj import phrasebook
 
 FOLDER = Path(__file__).with_name("pictures")
-PAIRS, DRAWN = 200, 131
-"""The number of pairs to align, and the index of the pair that is drawn on the home page."""
+PAIRS = 200
+"""The number of pairs to align."""
 WIDTH, SCALE, COLOURS = 1040, 1.25, 128
 """The width of a screenshot in CSS pixels, image pixels per CSS pixel, and the number of
 colours."""
@@ -42,24 +39,6 @@ def write_gold(file: Path) -> None:
             links = " ".join(f"{i}-{j}" for i, j in sorted(pair.alignment))
             sides = (" ".join(words(side)) for side in (pair.source, pair.target))
             lines.write("\t".join([*sides, links]) + "\n")
-
-
-def write_links(workdir: Path, file: Path) -> None:
-    """Writes the words of a pair and its links as JSON.
-
-    A link is [index of the source word, index of the target word, confidence from 0 to 1].
-    """
-    pair = phrasebook.pair(phrasebook.draw(2026, DRAWN), "en", "de")
-    source, target = words(pair.source), words(pair.target)
-    model = xlj.load(workdir)
-    (links,) = model.align([(source, target)])
-    (soft,) = model.soft_align([(source, target)])
-    content = {
-        "source": source,
-        "target": target,
-        "links": [[i, j, round(float(soft[i, j]), 3)] for i, j in links],
-    }
-    file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def run(command: str, *arguments: str) -> None:
@@ -108,7 +87,6 @@ def main() -> None:
         run("xlj.report", str(flags.workdir), f"--output={curves}")
         take(flags.browser, links, FOLDER / "alignment_page.png", 640)
         take(flags.browser, curves, FOLDER / "report.png", 800)
-    write_links(flags.workdir, FOLDER / "alignment.json")
 
 
 if __name__ == "__main__":

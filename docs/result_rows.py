@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import functools
 import gzip
+import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -96,10 +99,13 @@ def tatoeba_sides(language: str, data: Path) -> list[list[str]]:
 
 
 def ntrex(language: str, model: Path, data: Path) -> Scores:
-    rows = [
-        line.split("\t") for line in lines_of(data / f"parallel/ntrex/test/en-{language}.tsv.gz")
-    ]
-    return retrieve(model, [row[1] for row in rows], [row[0] for row in rows])
+    return retrieve(model, *ntrex_sides(language, data))
+
+
+def ntrex_sides(language: str, data: Path) -> list[list[str]]:
+    file = data / f"parallel/ntrex/test/en-{language}.tsv.gz"
+    rows = [line.split("\t") for line in lines_of(file)]
+    return [[row[side] for row in rows] for side in (1, 0)]
 
 
 def retrieve(model: Path, sentences: list[str], english: list[str]) -> Scores:
@@ -248,6 +254,81 @@ def with_noise(encoder: Any, seed: int) -> Any:
     return xlj.Encoder(encoder.pretrained._replace(params=jax.tree.map(jax.numpy.asarray, params)))
 
 
+class Way(NamedTuple):
+    """A way to adapt the model: the new language, the flags of `xlj adapt`, its pairs."""
+
+    language: str
+    pair: str = ""
+    flags: tuple[str, ...] = ()
+
+
+WAYS = {
+    "yo": Way("yo", "en-yo"),
+    "yo, no new pieces": Way("yo", "en-yo", ("--pieces=0",)),
+    "yo, text only": Way("yo"),
+    "yo, text only, no new pieces": Way("yo", "", ("--pieces=0",)),
+    "wo": Way("wo", "fr-wo"),
+}
+OLD = ("en", "de", "fr")
+"""The old languages whose text is trained on, and which are measured before and after."""
+MEASURED = ("de", "fr", "yo", "wo")
+"""The languages of NTREX whose translations are searched before and after an adaptation."""
+ADAPTATION = (
+    "--steps=150",
+    *("--config.objectives.mmlm.batch_size=16", "--config.objectives.tlm.batch_size=4"),
+    *("--config.objectives.retrieval.batch_size=8", "--config.optimizer.learning_rate=1e-4"),
+    "--config.train.eval_rows=8",
+)
+
+
+def adapted(name: str, seed: int, model: Path, data: Path) -> Path:
+    """Adapts the model, or finishes its adaptation; returns the folder of `xlj adapt`."""
+    way, output = WAYS[name], model.parent / "adapted" / f"{name.replace(', ', '-')}-{seed}"
+    pairs = [f"--pairs={way.pair}", f"--parallel={data}/parallel/mafand/train/{{pair}}.tsv.gz"]
+    # No sentence of the test sets is in the text; pairs of the news may repeat one.
+    tests = ",".join(f"{data}/parallel/ntrex/test/en-{language}.tsv.gz" for language in MEASURED)
+    command = [
+        *(sys.executable, "-m", "xlj.adapt", f"--from={model}", f"--languages={way.language}"),
+        *(f"--mono={data}/mono/{{language}}.txt.gz", f"--replay={','.join(OLD)}"),
+        *(pairs if way.pair else ()),
+        *(f"--output={output}", f"--config.data.cache={output.parent}/rows"),
+        *(f"--config.data.exclude={tests}", f"--config.train.seed={seed}", *ADAPTATION, *way.flags),
+    ]
+    subprocess.run(command, check=True, stdout=sys.stderr)  # in a process of its own for its memory
+    return output
+
+
+def adapt(name: str, seed: int, model: Path, data: Path) -> Scores:
+    """Adapts the model, and measures it before and after on NTREX and on held-out text.
+
+    A pair of scores has the values before and after. Accuracies are means of both directions,
+    without a prefix. "difference" is the accuracy after minus before, with the 95 % interval of the
+    paired bootstrap over sentences.
+    """
+    output = adapted(name, seed, model, data)
+    record = json.loads((output / "adaptation.json").read_text("utf-8"))
+    scores: Scores = {"steps": record["step"]}
+    for measure in ("pieces_per_word", "nats_per_character"):
+        both = (record[time].get(measure, {}) for time in ("before", "after"))
+        scores[measure] = [{k: round(v, 3) for k, v in values.items()} for values in both]
+    for language in MEASURED:
+        sides = ntrex_sides(language, data)
+        before, after = (hits(folder, *sides) for folder in (model, output / "model"))
+        difference = paired_bootstrap(before, after)
+        scores[language] = [percent(before.mean()), percent(after.mean())]
+        scores[f"{language}, difference"] = [percent(each) for each in difference]
+    return scores
+
+
+def hits(model: Path, sentences: list[str], english: list[str]) -> np.ndarray:
+    """Returns for each sentence in how many of both directions its translation is found, divided by
+    two, float64 [sentences]."""
+    vectors = loaded(model).embed(sentences), english_vectors(model, tuple(english))
+    nearest = search.nearest(*vectors)
+    lines = np.arange(len(english))
+    return np.mean([side.indices[:, 0] == lines for side in nearest], 0)
+
+
 class Task(NamedTuple):
     """A fine-tuning task: its recipe, the folder of its data, its metric, its test languages."""
 
@@ -271,5 +352,7 @@ ROWS: dict[str, Callable[[Path, Path], Scores]] = {
     **{f"aer-{name}": partial(error_rates, name) for name in ALIGNMENT},
     **{f"entities-{seed}": partial(fine_tune, "entities", seed) for seed in range(3)},
     "tags-0": partial(fine_tune, "tags", 0),
+    **{f"adapted-yo-{seed}": partial(adapt, "yo", seed) for seed in range(3)},
+    **{f"adapted-{way}-0": partial(adapt, way, 0) for way in WAYS if way != "yo"},
 }
 """The function that measures each row, from the model's folder and the folder of the data."""

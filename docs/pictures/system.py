@@ -10,7 +10,7 @@ from pictures.svg import WIDTH, Drawing
 from xlj.io.markup import node
 
 ALIGNMENT = Path(__file__).with_name("alignment.json")
-"""Word links that make_screenshots.py wrote, from an encoder of configs/quickstart.py."""
+"""Word links of multilingual-e5-small, which `make_pictures.py --encoder` wrote."""
 EDGE = 12
 INNER = WIDTH - 2 * EDGE
 
