@@ -143,7 +143,8 @@ def _align(
     from xlj.word_alignment.page import Page
 
     golds, predictions, line = [], [], link_formats.WRITERS[flags.output_format]
-    pairs, same_pairs = itertools.tee(_with_progress(pairs, size))
+    hidden = outputs.hides_bar(flags.output, flags.scores)
+    pairs, same_pairs = itertools.tee(_with_progress(pairs, size, hidden))
     with contextlib.ExitStack() as files:
         output, scores, html = (
             files.enter_context(outputs.open_output(path))
@@ -172,11 +173,13 @@ def _align(
     return gold_alignments.score(predictions, golds) if flags.gold is not None else None
 
 
-def _with_progress(pairs: Iterable["Pair"], size: int | None) -> Iterable["Pair"]:
+def _with_progress(
+    pairs: Iterable["Pair"], size: int | None, hides_bar: bool | None = None
+) -> Iterable["Pair"]:
     """Wraps the pairs in a progress bar."""
     from tqdm import tqdm
 
-    return tqdm(pairs, "aligning", size, unit=" pairs", disable=None)
+    return tqdm(pairs, "aligning", size, unit=" pairs", disable=hides_bar)
 
 
 def _normalise(pairs: Iterable["Pair"], flags: Namespace) -> Iterator["Pair"]:

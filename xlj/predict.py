@@ -94,9 +94,10 @@ def main(flags: Namespace) -> None:
     if not files.is_stream(flags.input):
         # Reads the whole input before the model labels it, so that errors in it are reported early.
         total = sum(1 for _ in items())
+    hidden = outputs.hides_bar(flags.output)
     with (
         outputs.open_output(flags.output) as output,
-        tqdm(total=total, desc="labelling", unit=" lines", disable=None) as bar,
+        tqdm(total=total, desc="labelling", unit=" lines", disable=hidden) as bar,
     ):
         assert output is not None
         count = 0

@@ -33,7 +33,7 @@ def test_a_terminal_shows_the_elapsed_time():
     command = [sys.executable, "-c", SLEEPS, "1.5"]
     subprocess.run(command, stderr=terminal, check=True, timeout=60)
     shown = os.read(reader, 10_000).decode()
-    assert "sleeping [00:00]" in shown and "sleeping [00:01]" in shown
+    assert "[00:00] sleeping" in shown and "[00:01] sleeping" in shown
     os.close(reader), os.close(terminal)
 
 

@@ -105,6 +105,16 @@ def open_output(path: str | None) -> contextlib.AbstractContextManager[BinaryIO 
     return atomic.writing(Path(path))
 
 
+def hides_bar(*paths: str | None) -> bool | None:
+    """Returns the argument `disable` of a progress bar: True if a result goes to the terminal,
+    where the bar would share its lines; else None, which shows the bar on terminals only.
+
+    Args:
+      paths: the outputs, as for `open_output`.
+    """
+    return True if "-" in paths and sys.stdout.isatty() else None
+
+
 def draw(path: Path, plot: Callable[[], None]) -> None:
     """Draws the file of --plot and prints its name. If matplotlib is missing, prints how to install
     matplotlib.

@@ -46,7 +46,7 @@ def run_with_clock(
         finally:
             done.set()
 
-    form = "{desc} [{elapsed}]"
+    form = "[{elapsed}] {desc}"  # a narrow terminal cuts the end
     with tqdm(desc=doing, bar_format=form, disable=None, leave=False) as bar:
         threading.Thread(target=run, daemon=True).start()
         while not done.wait(_TICK):

@@ -55,7 +55,7 @@ def test_languages_that_are_not_sampled_get_no_draws(tiny, store):
     assert set(draws.count_draws(store, config.objectives.tlm, config)) == {
         "pairs.en-de", "pairs.en-sw"
     }  # fmt: skip
-    drawn = {line.split()[0]: line.split()[8] for line in report(store, config.data).split("\n")
+    drawn = {line.split()[0]: line.split()[7] for line in report(store, config.data).split("\n")
              if line.startswith("text.")}  # fmt: skip
     assert drawn == {
         name: f"{100 * counts.get(name, 0) / BLOCK:.1f}%"

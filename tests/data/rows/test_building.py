@@ -18,7 +18,7 @@ from xlj import phrasebook
 from xlj.config import Config, Data, parse
 from xlj.data.rows import building, prepasses
 from xlj.data.rows.preparing import prepare_rows
-from xlj.data.rows.report import report
+from xlj.data.rows.report import FILE, report
 from xlj.data.rows.request import request_of
 from xlj.data.text import held_out
 from xlj.data.text.cleaning import clean, line_hashes
@@ -200,14 +200,36 @@ def test_the_report_shows_how_much_text_became_rows_and_why_lines_were_dropped(b
         "text.xx",
         "pairs.xx-yy",
         f"{LINES + 200:,}",
-        "1 empty side, 390 shares a held-out sentence",
+        "\ndropped from pairs: 390 shares a held-out sentence, 1 empty side",
         "text 64, pairs 256",
         "alpha = 0.7",
         "500 ids, sha256 ",
     ):
         assert part in table
-    shares = [float(line.split()[8][:-1]) for line in table.split("\n") if line.startswith("text.")]
+    lines = table.split("\n")
+    shares = [float(line.split()[7][:-1]) for line in lines if line.startswith("text.")]
     assert len(shares) == 2 and sum(shares) == pytest.approx(100, abs=0.1)
+    assert max(map(len, lines[4:])) <= 80 and FILE not in {
+        path.name for path in built.path.iterdir()
+    }
+
+
+def test_a_report_of_many_sources_shows_the_largest_and_a_file_has_all(
+    built, tmp_path, monkeypatch
+):
+    store = RowStore(shutil.copytree(built.path, tmp_path / "rows"))
+    monkeypatch.setattr("xlj.data.rows.report._MOST", 1)
+    table = report(store, Data(alpha=0.7))
+    file = store.path / FILE
+    assert f"The 1 largest sources follow; 2 more are in {file}." in table
+    sizes = {task.name: task.train.rows for task in store.manifest.tasks}
+    largest = max(sizes, key=sizes.get)
+    assert [name for name in sizes if f"\n{name} " in table] == [largest]
+    whole = file.read_text("utf-8")
+    assert all(f"\n{name} " in whole for name in sizes)
+    (line,) = re.findall(r"\npairs.xx-yy .*", whole)
+    assert line.endswith("  390 shares a held-out sentence, 1 empty side")
+    assert RowStore(store.path).manifest == built.manifest
 
 
 def test_workers_do_not_change_rows(built, config, tmp_path):

@@ -1,17 +1,24 @@
 """Describes how text became rows, as a table with warnings, from the manifest of a row store."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from xlj.config import Data
 from xlj.data.rows import packing
 from xlj.data.rows.draws import BLOCK, draws_of_tasks
 from xlj.data.rows.store import RowStore, TaskRows, TextCounts
 from xlj.data.text import held_out
+from xlj.io import atomic
 from xlj.io.json_file import Record
 
-_HEADER = ("source", "read", "kept", "held out", "dropped", "share", "rows", "full", "drawn")
-_WARN_ABOVE = 0.05  # share of the lines or pairs of a source that are dropped or truncated
+_HEADER = ("source", "read", "held out", "dropped", "share", "rows", "full", "drawn")
+_WARN_ABOVE = 0.1  # share of the lines or pairs of a source that are dropped or truncated
+_MOST = 24  # sources, notes and warnings that are printed; a file has all
+FILE = "sources.txt"
+"""A file in the folder of a row store with many sources: the part of the report that is not
+printed."""
 _TARGET_SHARE = 0.95  # share of the pairs that fit in the length that a warning proposes
 _ADVICE = {
     "data.filter": "data.filter drops them",
@@ -34,29 +41,39 @@ def report(store: RowStore, data: Data) -> str:
     A source is a language or pair, as rows of one kind. The table has one line for each source,
     with these columns:
 
-    - `read`: how many lines or pairs were read; `kept`: how many of them are in training rows;
-      `held out`, `dropped`: how many were held out and dropped.
-    - `share`: the share that was dropped; `reasons`: the reasons, with counts.
+    - `read`: how many lines or pairs were read; `held out`, `dropped`: how many of them were held
+      out and dropped.
+    - `share`: the share that was dropped.
     - `rows`: number of training rows; `full`: share of the tokens of these rows that are not
       padding.
     - `drawn`: share of the draws of this kind of rows that training takes from the source.
 
-    A warning follows if more than 5 % of the lines or pairs of a source were dropped or truncated.
-    It proposes a remedy, such as a config key to change.
+    The reasons for dropped lines follow, by kind of rows. A warning follows if more than 10 % of
+    the lines or pairs of a source were dropped or truncated. It proposes a remedy, such as a config
+    key to change.
+
+    A report of more than 24 sources has the 24 sources with the most rows. The file `FILE` in the
+    folder of the store, which this function writes, then has all.
 
     Args:
       store: the row store.
       data: the section `data` of the config, whose sampling rates determine `drawn`.
     """
     manifest = store.manifest
-    table, notes, warnings = [[*_HEADER, "reasons"]], [], []
+    tasks, drawn, warnings = [], [], []
     kinds = dict.fromkeys(task.kind for task in manifest.tasks)
     for kind, length in ((k, n) for k in kinds for n in _lengths(store, k)):
-        tasks = [task for task in store.tasks(kind) if task.length == length]
-        draws = draws_of_tasks(tasks, data)
-        for task in tasks:
-            table.append(_table_row(task, draws.get(task.name, 0) / BLOCK))
-            warnings += _warnings(task, manifest.recipe)
+        of_kind = [task for task in store.tasks(kind) if task.length == length]
+        draws = draws_of_tasks(of_kind, data)
+        tasks += of_kind
+        drawn += [draws.get(task.name, 0) / BLOCK for task in of_kind]
+        warnings += [line for task in of_kind for line in _warnings(task, manifest.recipe)]
+    rows = [_table_row(*each) for each in zip(tasks, drawn, strict=True)]
+    notes = [
+        f"dropped from {kind}: {_reasons([task for task in tasks if task.kind == kind])}"
+        for kind in kinds
+        if any(_text(task).dropped for task in tasks if task.kind == kind)
+    ]
     notes += [f"{t.name}: {malformed_records([t])}" for t in manifest.tasks if _text(t).malformed]
     if manifest.recipe["held_out_share"]:
         with_held_out = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
@@ -70,14 +87,53 @@ def report(store: RowStore, data: Data) -> str:
     lengths = {task.name.partition(".")[0]: task.length for task in manifest.tasks}
     shown = ", ".join(f"{kind} {length}" for kind, length in lengths.items())
     tokens = sum(task.train.tokens for task in manifest.tasks)
-    lines = [
+    head = [
         f"rows: {store.path}",
         f"vocabulary: {manifest.vocabulary_size:,} ids, sha256 {manifest.vocabulary_digest[:16]}",
         f"tokens per row: {shown}; for training: {tokens:,} tokens, alpha = {data.alpha:g}",
         "",
-        *(line.rstrip() for line in align_columns(table, left=(0, len(_HEADER)))),
     ]
+    if len(tasks) > _MOST:
+        reasons = [[*row, _reasons([task])] for row, task in zip(rows, tasks, strict=True)]
+        whole = [*head, *_table([*_HEADER, "reasons"], reasons), "", *notes, *warnings]
+        file = _write_whole(store, "\n".join(whole) + "\n")
+        largest = sorted(range(len(tasks)), key=lambda place: -tasks[place].train.rows)[:_MOST]
+        more = len(tasks) - _MOST
+        rows = [rows[place] for place in sorted(largest)]
+        head[-1] = f"The {_MOST} largest sources follow; {more:,} more are {file}.\n"
+        notes, warnings = (_shortened(lines, file) for lines in (notes, warnings))
+    lines = [*head, *_table(_HEADER, rows)]
     return "\n".join([*lines, *([""] if notes or warnings else []), *notes, *warnings])
+
+
+def _write_whole(store: RowStore, text: str) -> str:
+    """Writes the whole report into the folder of a local row store, and says where it is."""
+    if not isinstance(store.path, Path):
+        return "not printed"
+    file = store.path / FILE
+    try:
+        atomic.write(file, text.encode())
+    except OSError:  # the rows of another user, for example
+        return "not printed"
+    return f"in {file}"
+
+
+def _shortened(lines: list[str], file: str) -> list[str]:
+    rest = len(lines) - _MOST
+    return [*lines[:_MOST], f"... {rest:,} more are {file}"] if rest > 0 else lines
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = align_columns([head, *rows], left=(0, len(_HEADER)))
+    return [line.rstrip() for line in lines]
+
+
+def _reasons(tasks: Sequence[TaskRows]) -> str:
+    """Describes the dropped lines of some sources: by reason, their number."""
+    counts: Counter[str] = Counter()
+    for task in tasks:
+        counts.update(_text(task).dropped)
+    return ", ".join(f"{count:,} {_PRINTED.get(why, why)}" for why, count in counts.most_common())
 
 
 def _lengths(store: RowStore, kind: str) -> list[int]:
@@ -94,8 +150,7 @@ def _table_row(task: TaskRows, drawn: float) -> list[str]:
     text, rows = _text(task), task.train.rows
     dropped = sum(text.dropped.values())
     room = sum(math.prod(field.shape) for field in task.fields if field.is_text)  # of a row
-    reasons = [f"{count:,} {_PRINTED.get(why, why)}" for why, count in text.dropped.items()]
-    counts = text.sentences, task.train.sentences, task.held_out.sentences, dropped
+    counts = text.sentences, task.held_out.sentences, dropped
     return [
         task.name,
         *(f"{count:,}" for count in counts),
@@ -103,7 +158,6 @@ def _table_row(task: TaskRows, drawn: float) -> list[str]:
         f"{rows:,}",
         _percent(task.train.tokens / max(1, rows * room)),
         _percent(drawn),
-        ", ".join(reasons),
     ]
 
 

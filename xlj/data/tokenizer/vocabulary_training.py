@@ -127,10 +127,8 @@ def train(
     """
     lines = sum(map(len, sampled.values()))
     characters = sum(len(line) for part in sampled.values() for line in part)
-    what = (
-        f"a vocabulary of {size:,} ids on {lines:,} lines ({characters:,} characters) of "
-        f"{len(sampled)} language{'s' * (len(sampled) > 1)}"
-    )
+    languages = f"{len(sampled)} language{'s' * (len(sampled) > 1)}"
+    what = f"a vocabulary of {size:,} ids on {lines:,} lines of {languages}"
     if not sys.stderr.isatty():  # a terminal shows a clock
         print(f"training {what}", file=sys.stderr, flush=True)
     weighted = (
