@@ -102,7 +102,7 @@ def _report(flags: Namespace, workdir: Path, name: str, outcome: Any) -> None:
 
     config = flags.config
     files = task_results.write(workdir, name, config, outcome)
-    print("", task_results.as_markdown(name, config, outcome), *files, sep="\n")
+    print("", task_results.as_text(name, config, outcome), "", *files, sep="\n")
     if flags.submission:
         submission = Path(flags.submission).expanduser()
         folder, others = task_results.submit(submission, name, config, outcome)

@@ -172,6 +172,18 @@ def test_results_are_summarised_and_written_for_xtreme(finished, tmp_path):
     gap = run.test["accuracy"]["en"] - run.test["accuracy"]["de"]
     assert content["transfer_gap"] == pytest.approx(gap, abs=1e-4)
     assert "| accuracy | " in task_results.as_markdown("animals", config, finished.outcome)
+    head, _, sentence, _, columns, *lines = task_results.as_text(
+        "animals", config, finished.outcome
+    ).split("\n")
+    assert head == "animals" and "scores in percent" in sentence
+    assert columns.split() == ["accuracy", "most", "frequent:", "accuracy"]
+    run = finished.outcome.runs[0].test["accuracy"]
+    assert {line.split()[0] for line in lines} >= {*run, "average"}
+    assert f"{run['en']:.1f}" == lines[0].split()[1]
+    assert not any(line.startswith("warning") for line in lines)
+    better = dataclasses.replace(finished.outcome, baseline={"accuracy": run})
+    *_, warning = task_results.as_text("animals", config, better).split("\n")
+    assert warning.startswith("warning: accuracy is not above the baseline")
     output = tmp_path / "submission"
     folder, others = task_results.submit(output, "animals", config, finished.outcome)
     assert sorted(p.name for p in folder.iterdir()) == ["test-de.tsv", "test-en.tsv"] and not others

@@ -9,6 +9,7 @@ from pathlib import Path
 from xlj.config import Config, durations, finetuning
 from xlj.config.task import Task, languages_of
 from xlj.data.labelled import kind
+from xlj.data.rows.report import align_columns
 from xlj.evaluation import language_report
 from xlj.evaluation.language_report import average, transfer_gap
 from xlj.finetuning.task_runs import Outcome, TaskRun
@@ -69,10 +70,49 @@ def as_json(name: str, config: Config, outcome: Outcome) -> Record:
 
 def as_markdown(name: str, config: Config, outcome: Outcome) -> str:
     """Returns a Markdown table with columns for languages, the average and the transfer gap."""
+    head, cells = _description(name, config, outcome), _cells(config, outcome)
+    if not cells:
+        return f"# {head}\n"
+    return f"# {head}\n\n{language_report.markdown(cells)}\n"
+
+
+def as_text(name: str, config: Config, outcome: Outcome) -> str:
+    """Returns the scores for a terminal: a line for each language, a column for each metric."""
+    head, cells = _description(name, config, outcome), _cells(config, outcome)
+    rows = [list(row) for row in zip(*cells, strict=True)]
+    lines = [line.rstrip() for line in align_columns(rows)] if rows else []
+    return "\n".join([head, "", *lines, *_below_baseline(outcome)])
+
+
+def _below_baseline(outcome: Outcome) -> list[str]:
+    """Returns a warning for each metric whose mean is not above that of the baseline."""
+    seeds = by_seed(outcome, split_of(outcome))
+    return [
+        f"warning: {metric} is not above the baseline, which always predicts the most frequent "
+        "label; train longer, or raise optimizer.learning_rate"
+        for metric, scores in outcome.baseline.items()
+        if seeds and statistics.fmean(average(seed[metric]) for seed in seeds) <= average(scores)
+    ]
+
+
+def _description(name: str, config: Config, outcome: Outcome) -> str:
     split = split_of(outcome)
     seeds = by_seed(outcome, split)
     if not seeds:
-        return f"# {name}\n\nThe data has no labels, so there are predictions but no scores.\n"
+        return f"{name}\n\nThe data has no labels, so there are predictions but no scores."
+    return f"{name}\n\n{_describe_scores(config, split, len(seeds))}"
+
+
+_BASELINE = "most frequent"
+"""The baseline, which predicts the most frequent label."""
+
+
+def _cells(config: Config, outcome: Outcome) -> list[list[str]]:
+    """Returns the rows of a table: the languages, the average and the transfer gap, then the scores
+    of each metric and of the baseline. Empty without labels."""
+    seeds = by_seed(outcome, split_of(outcome))
+    if not seeds:
+        return []
     first = next(iter(seeds[0].values()))
     languages, has_gap = language_report.in_order(first), _gap(first, config) is not None
     cells = [["", *languages, "average", *["gap"] * has_gap]]
@@ -84,9 +124,8 @@ def as_markdown(name: str, config: Config, outcome: Outcome) -> str:
     for metric, by_language in outcome.baseline.items():
         summary = [average(by_language), *[transfer_gap(by_language)] * has_gap]
         row = [language_report.cell(x) for x in (*map(by_language.get, languages), *summary)]
-        cells.append([f"most frequent: {metric}", *row])
-    sentence = _describe_scores(config, split, len(seeds))
-    return f"# {name}\n\n{sentence}\n\n{language_report.markdown(cells)}\n"
+        cells.append([f"{_BASELINE}: {metric}", *row])
+    return cells
 
 
 def _describe_scores(config: Config, split: str, seeds: int) -> str:
