@@ -1,6 +1,7 @@
 """Fine-tuning learns, chooses a checkpoint by its dev score, scores predictions, and resumes."""
 
 import copy
+import dataclasses
 import json
 import random
 import shutil
