@@ -45,6 +45,9 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.15",
     packages=find_packages(include=["xlj*"]),
+    # An editable install then adds a path. Python finds packages on paths before a folder without
+    # __init__.py, such as a clone named xlj in the current folder.
+    package_dir={"": "."},
     package_data={"xlj": ["py.typed", "**/*.css", "**/*.js", "phrasebook/grammars/words/*"]},
     cmdclass={"build_py": WithRecipes},
     entry_points={"console_scripts": ["xlj = xlj.__main__:main"]},
