@@ -79,7 +79,6 @@ def test_all_files_have_the_same_version():
     assert headings[0] == xlj.__version__
 
 
-@pytest.mark.slow
 def test_a_notebook_beside_the_clone_imports_the_package(tmp_path):
     """Python takes a folder `xlj` without __init__.py for a package if nothing else is found."""
     (tmp_path / "xlj" / "xlj").mkdir(parents=True)
@@ -89,6 +88,7 @@ def test_a_notebook_beside_the_clone_imports_the_package(tmp_path):
     assert (done.returncode, done.stdout) == (0, f"{xlj.__version__}\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_a_wheel_has_the_recipes_and_the_assets_of_report_pages(tmp_path):
     """Builds a wheel, and runs commands from its files, outside of the clone."""
     clone, site = tmp_path / "clone", tmp_path / "site"
