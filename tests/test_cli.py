@@ -47,7 +47,8 @@ def run(*arguments, name="train"):
             # One layer, so that 8 copies of the model fit into memory.
             ["--config=configs/xlm_r_base.py", "--config.model.layers=1"],
             "data.mono=data/cc100/{language}.txt.xz matches none of the 100 data.languages; "
-            "tried data/cc100/af.txt.xz, data/cc100/am.txt.xz ... data/cc100/zh-Hant.txt.xz\n",
+            "tried data/cc100/af.txt.xz, data/cc100/am.txt.xz ... data/cc100/zh-Hant.txt.xz; there "
+            "is no folder data/cc100\n",
         ),
         (
             ["--config=configs/xlm.py"],

@@ -100,6 +100,7 @@ def test_every_command_is_valid(line, resolve):
     resolve(shlex.split(line))
 
 
+@pytest.mark.slow
 def test_operation_counts_are_those_of_the_recipes(monkeypatch):
     for recipe, _, *shown in rows("Operation counts (FLOPs)"):
         name, _, variant = recipe.strip("`").partition(":")

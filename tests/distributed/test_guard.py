@@ -106,7 +106,7 @@ def test_each_process_that_is_asked_to_stop_has_time_to_save(members):
     assert run.wait() == ([CONTINUE] * 2, [""] * 2)
 
 
-@pytest.mark.parametrize("lost", [0, 2])
+@pytest.mark.parametrize("lost", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_survivors_name_the_process_that_was_killed(members, lost):
     run, begin = members(3), time.monotonic()
     os.kill(run.pids[lost], signal.SIGKILL)
@@ -115,7 +115,7 @@ def test_survivors_name_the_process_that_was_killed(members, lost):
     assert all(f"process {lost} of 3" in each and "SIGKILL" in each for each in messages)
 
 
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_process_of_a_killed_guard_is_killed_too(members, lost):
     run = members(3)
     run.guards[lost].kill()
@@ -135,6 +135,7 @@ def test_a_guard_that_sends_no_messages_counts_as_lost(members, silent):
     assert f"\nerror: process {silent} of 2" in other.stderr.read()
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_because_of_another_is_not_blamed(members):
     """Process 1 fails because process 2 is gone, and the hub may learn about process 1 first."""
     run = members(3)
@@ -145,6 +146,7 @@ def test_a_process_that_fails_because_of_another_is_not_blamed(members):
     assert codes == [CONTINUE] * 3 and all("process 2 of 3" in each for each in messages)
 
 
+@pytest.mark.slow
 def test_an_error_of_one_process_ends_all_with_its_exit_code(members):
     run = members(3)
     run.end(1, 2)

@@ -80,7 +80,7 @@ def run_two(folder, lost):
     )
 
 
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_two_processes_agree_and_the_death_of_one_ends_both(tmp_path, lost):
     done = run_two(tmp_path, lost)
     assert done.returncode == CONTINUE, done.stdout
