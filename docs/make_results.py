@@ -38,6 +38,7 @@ from result_rows import (  # noqa: E402
     ROWS,
     SETTINGS,
     SIMALIGN,
+    WAYS,
     Scores,
 )
 
@@ -247,6 +248,7 @@ def page(records: dict[str, Scores]) -> str:
         layers(name, records[f"aer-{name}"]) for name in ALIGNMENT if f"aer-{name}" in records
     ]
     parts += [tuned(kind, records) for kind in FINE_TUNING]
+    parts.append(adaptations(records))
     return before + BEGIN + "\n" + "".join(part + "\n" for part in parts if part) + END + after
 
 
@@ -334,6 +336,40 @@ TUNED = {
     "sets are the test sets; no checkpoint was selected. For orientation: the mmBERT paper has "
     "74.2 for MiniLM-L12, as above.",
 }
+
+
+def adaptations(records: dict[str, Scores]) -> str:
+    """Returns the section of adaptations to new languages: a line for each run."""
+    lines = []
+    for name, measured in records.items():
+        if name.startswith("adapted-"):
+            way, _, seed = name.removeprefix("adapted-").rpartition("-")
+            language = WAYS[way].language
+            per_word, nats = measured["pieces_per_word"], measured["nats_per_character"]
+            cells = [way, seed, measured["steps"]]
+            cells.append(f"{per_word[0][language]:.2f} -> {per_word[1][language]:.2f}")
+            cells += [change(measured, each) for each in (language, "de", "fr")]
+            lines.append([*cells, nats[1][language], measured["minutes"], measured["gib"]])
+    if not lines:
+        return ""
+    head = ["way", "seed", "steps", "pieces per word", "found, new language", "found, de"]
+    head += ["found, fr", "nats per character", "minutes", "GiB"]
+    return f"## Adapted to Yoruba and Wolof\n\n{CAPTION}. {ADAPTED}\n\n{markdown(head, lines)}"
+
+
+ADAPTED = (
+    "`xlj adapt` with new pieces, text and sentence pairs with English (Wolof: French), unless the "
+    'way says otherwise; MAFAND\'s licence is CC BY-NC 4.0. "Found" is the accuracy in % on NTREX '
+    "with English before and after, the mean of both directions without a prefix, and the "
+    "difference with the 95 % interval of the paired bootstrap over sentences. The loss is that of "
+    "held-out text after the adaptation; the model had no head for masked words before."
+)
+
+
+def change(measured: Scores, language: str) -> str:
+    before, after = measured[language]
+    difference, low, high = measured[f"{language}, difference"]
+    return f"{before:.1f} -> {after:.1f}: {difference:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
 def spread(values: Sequence[float]) -> tuple[float, float | None]:

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -220,6 +221,43 @@ def test_fine_tuned_models_are_scored_at_the_last_step_in_all_languages(
 
     monkeypatch.setattr(xlj, "fine_tune", fine_tune)
     assert script.ROWS["entities-2"](Path("model"), tmp_path) == {"en": 80.12, "de": 70.0}
+
+
+def test_an_adaptation_is_measured_before_and_after(script, rows, tmp_path, monkeypatch):
+    """Before, the model finds one of two translations in one direction; after, all."""
+    model, commands = tmp_path / "e5", []
+    output = tmp_path / "adapted/yo-1"
+    for language in rows.MEASURED:
+        text = "one\teins\ntwo\tzwei\n"
+        write_gzip(tmp_path / f"parallel/ntrex/test/en-{language}.tsv.gz", text)
+
+    def run(command, check, stdout):
+        commands.append(command)
+        output.mkdir(parents=True)
+        measures = {"pieces_per_word": {"yo": 3.0}}
+        after = {"pieces_per_word": {"yo": 1.5}, "nats_per_character": {"yo": 2.5}}
+        record = {"step": 7, "before": measures, "after": after}
+        (output / "adaptation.json").write_text(json.dumps(record))
+
+    class After(Embedding):
+        VECTORS = {"eins": (1.0, 0.0), "zwei": (0.0, 1.0), "one": (1.0, 0.1), "two": (0.1, 1.0)}
+
+    monkeypatch.setattr(rows.subprocess, "run", run)
+    monkeypatch.setattr(xlj, "load", lambda folder: Embedding() if folder == model else After())
+    measured = script.ROWS["adapted-yo-1"](model, tmp_path)
+    (command,) = commands
+    assert "--config.train.seed=1" in command and f"--from={model}" in command
+    assert "--pairs=en-yo" in command and f"--replay={','.join(rows.OLD)}" in command
+    (excluded,) = (flag for flag in command if flag.startswith("--config.data.exclude="))
+    assert excluded.count("ntrex/test/en-") == len(rows.MEASURED)
+    assert measured["steps"] == 7 and measured["nats_per_character"] == [{}, {"yo": 2.5}]
+    assert measured["yo"] == measured["de"] == [75, 100]
+    assert measured["yo, difference"] == [25, 0, 50]
+    record = {"adapted-yo-1": measured | {"minutes": 1.0, "gib": 2.0}}
+    table = script.adaptations(record)
+    line = "| yo | 1 | 7 | 3.00 -> 1.50 | 75.0 -> 100.0: +25.0 (+0.0 to +50.0) |"
+    assert line in table and "| 2.5 | 1.0 | 2.0 |" in table
+    assert script.adaptations({}) == ""
 
 
 def test_means_of_fine_tuned_models_leave_out_english(script):
