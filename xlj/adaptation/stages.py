@@ -391,6 +391,11 @@ def _print_plan(
     for each in choices:
         more = "more " if each.pieces else ""
         print(f"no {more}pieces for {each.language}: {each.reason}")
+    if source.sentence and config.data.pairs:
+        print(
+            f"sentence vectors: the modules of --from ({source.sentence.report()}); ranking trains "
+            f"the mean of layer {config.objectives.retrieval.layer}"
+        )
     if not request.replay:
         print(
             "warning: without --replay the model forgets its old languages; name old languages "

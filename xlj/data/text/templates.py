@@ -69,7 +69,8 @@ def match(
 
 
 def _what_is_there(tried: Sequence[str]) -> str:
-    return next(filter(None, map(storage.what_is_there, tried)), "")
+    """Returns the hint about the first missing files, if there is one."""
+    return next(filter(None, map(storage.what_is_there, tried[:8])), "")
 
 
 def fill(template: str, values: dict[str, str], key: str) -> str:
