@@ -171,7 +171,7 @@ def test_a_resumed_run_prints_changed_config_keys(tiny, store, trained, capsys, 
         "resuming: mesh.fsdp was 1, is now 8",
         "slow: mesh.fsdp=8 gathers the parameters of every layer across hosts or TPU slices; "
         "choose a value that divides the number of devices of each host or slice",
-        *run.attention,
+        *"\n".join(run.attention).split("\n"),
         f"steps of the run: 5, about {tokens:,.0f} tokens",
         "passes over the rows: text 0.02, pairs 0.11",
         f"operations of the run: {outcome.operations}",
