@@ -189,3 +189,20 @@ def test_matrix_products_are_not_merged_on_gpus():
     device = SimpleNamespace(platform="gpu")
     mesh = SimpleNamespace(size=2, devices=np.array([device, device]))
     assert meshes.compiler_options(mesh) == {"xla_gpu_dot_merger_threshold_mb": 0}
+
+
+@pytest.mark.parametrize(
+    "seconds, expected",
+    [
+        (1.2, "about 1 second"),
+        (0.2, "about 0 seconds"),
+        (119.4, "about 119 seconds"),
+        (120, "about 2.0 minutes"),
+        (7_199, "about 120.0 minutes"),
+        (7_200, "about 2.0 hours"),
+        (172_799, "about 48.0 hours"),
+        (172_800 * 1_000, "about 2,000.0 days"),
+    ],
+)
+def test_the_time_left_is_in_the_largest_unit_with_at_least_two(seconds, expected):
+    assert resources._in_words(seconds) == expected
