@@ -264,9 +264,9 @@ class Way(NamedTuple):
 
 WAYS = {
     "yo": Way("yo", "en-yo"),
-    "yo, no new pieces": Way("yo", "en-yo", ("--pieces=0",)),
-    "yo, text only": Way("yo"),
-    "yo, text only, no new pieces": Way("yo", "", ("--pieces=0",)),
+    "yo old pieces": Way("yo", "en-yo", ("--pieces=0",)),
+    "yo text": Way("yo"),
+    "yo text old pieces": Way("yo", "", ("--pieces=0",)),
     "wo": Way("wo", "fr-wo"),
 }
 OLD = ("en", "de", "fr")
@@ -283,7 +283,7 @@ ADAPTATION = (
 
 def adapted(name: str, seed: int, model: Path, data: Path) -> Path:
     """Adapts the model, or finishes its adaptation; returns the folder of `xlj adapt`."""
-    way, output = WAYS[name], model.parent / "adapted" / f"{name.replace(', ', '-')}-{seed}"
+    way, output = WAYS[name], model.parent / "adapted" / f"{name.replace(' ', '-')}-{seed}"
     pairs = [f"--pairs={way.pair}", f"--parallel={data}/parallel/mafand/train/{{pair}}.tsv.gz"]
     # No sentence of the test sets is in the text; pairs of the news may repeat one.
     tests = ",".join(f"{data}/parallel/ntrex/test/en-{language}.tsv.gz" for language in MEASURED)

@@ -63,6 +63,7 @@ def test_rows_are_chosen_by_pattern_or_measured_once(script):
     assert script.choose(None, done) == ["tatoeba-tur", "bucc-zh-en"]
     assert script.choose("sts-d?,tatoeba-t*r", done) == ["tatoeba-tur", "sts-de"]
     assert script.choose("", {}) == []
+    assert not any("," in name for name in script.ROWS)  # a comma separates patterns
     with pytest.raises(ValueError, match="no row matches 'tatoeba-xx'; the rows are tatoeba-ara"):
         script.choose("bucc*,tatoeba-xx", {})
 
