@@ -75,7 +75,7 @@ def test_unknown_characters_get_pieces_however_little_text_there_is(english):
     """Words of one unknown piece have few pieces. With letters they have more."""
     lines = ["ωη ωηη"] * 5 + ["the cat"] * 5
     vocabulary, (choice,) = pieces.choose(english, {"el": lines}, {"en": text("en", 100)})
-    assert choice.reason == "only characters; 250 pieces need 10,000 words"
+    assert choice.reason == "too little text for other pieces: 250 pieces need 10,000 words"
     assert choice.pieces == 2 and choice.after > choice.before
     assert choice.unknown_before > 0.3 and choice.unknown_after == 0
     assert vocabulary.size == english.size + 2

@@ -241,16 +241,19 @@ def test_rows_are_at_most_as_long_as_the_positions_of_the_model(tiny):
 
 
 def test_ranking_trains_the_layer_that_the_sentence_modules_pool(tiny):
-    """Dense modules belong to the measured vectors too. Layers that the user set are kept."""
+    """Dense modules belong to the measured vectors too. Layers of the recipe are kept."""
     config = parse(tiny)
+    evaluation = dataclasses.replace(config.evaluation.retrieval, layer=1)
+    evaluation = dataclasses.replace(config.evaluation, retrieval=evaluation)
+    chosen = dataclasses.replace(config, evaluation=evaluation)
     plain, weights = SimpleNamespace(sentence=None), {"sentence/1/kernel": np.eye(2)}
     leaves = {name: Leaf((2, 2), lambda value=value: value) for name, value in weights.items()}
     source = SimpleNamespace(
         sentence=SentenceModules(), model=config.model, leaves=leaves | {"norm": None}
     )
-    assert stages._with_layer_of_modules(plain, config, ()) == config
-    for explicit, expected in ([(), (2, 2)], [("evaluation.retrieval.layer",), (2, -1)]):
-        changed = stages._with_layer_of_modules(source, config, explicit)
+    assert stages._with_layer_of_modules(plain, config) == config
+    for given, expected in ((config, (2, 2)), (chosen, (2, 1))):
+        changed = stages._with_layer_of_modules(source, given)
         assert (changed.objectives.retrieval.layer, changed.evaluation.retrieval.layer) == expected
     trained = stages._with_modules(Pretrained({"norm": 1}, config.model, None), source)
     assert trained.sentence == SentenceModules() and trained.params["norm"] == 1

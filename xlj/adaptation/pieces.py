@@ -133,8 +133,9 @@ def _add_enough(
         extended, count = add_characters(vocabulary, train)
     max_pieces = measure_fertility(vocabulary, train).words // _WORDS_PER_PIECE
     if max_pieces < _FIRST:
-        need = f"{_FIRST} pieces need {_FIRST * _WORDS_PER_PIECE:,} words"
-        return extended, count, f"only characters; {need}" if count else f"too little text: {need}"
+        lack = "too little text for other pieces" if count else "too little text"
+        words = _FIRST * _WORDS_PER_PIECE
+        return extended, count, f"{lack}: {_FIRST} pieces need {words:,} words"
     max_pieces, trial, per_word = max(max_pieces, count), 0, math.inf
     while trial < max_pieces:
         trial = min(max(_FIRST, count, 2 * trial), max_pieces)

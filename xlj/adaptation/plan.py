@@ -56,7 +56,7 @@ def choose_steps(config: Config, store: RowStore, new: Sequence[str]) -> int:
     """Returns the config's number of steps, reduced to at most 20 passes (`schedule.MANY`).
 
     These are passes over the text of all new languages together, and, in each phase, over the rows
-    of each kind. So a run never warns about the number of steps that is chosen here.
+    of each kind, of which a run would warn (`schedule.make_warnings`). Each phase has a step.
     """
     planned = Schedule(config, store)
     passes = [count_passes(config, store, new)]
@@ -205,7 +205,7 @@ def give_advice(
             lines.append(
                 f"{name} has {sentences:,} lines ({words:,} words), which is little: below "
                 f"about {_ENOUGH_WORDS:,} words, sentence pairs with an old language and text of "
-                "related languages help more than further passes (--steps sets their number)"
+                "related languages help more than further passes (a larger --steps)"
             )
         held = task.held_out.sentences
         if held < _ENOUGH_HELD_OUT and config.data.held_out_share < 0.2:
@@ -221,5 +221,4 @@ def give_advice(
             f"{_SMALL_MODEL:,} parameters we suggest at least "
             f"--config.optimizer.learning_rate={_RATE_OF_SMALL:g}"
         )
-    warnings = schedule.make_warnings(Schedule(config, store), store)
-    return lines + [line.replace("set train.steps=", "set --steps=") for line in warnings]
+    return lines + schedule.make_warnings(Schedule(config, store), store, "--steps")

@@ -153,7 +153,7 @@ def adapt(
         files = probes.read_files(config)
         samples = _sample(config, source.vocabulary())
         text = _test_text(config, request, samples, files)
-        config = _with_layer_of_modules(source, config, explicit)
+        config = _with_layer_of_modules(source, config)
         adapted_from, choices = _with_pieces(request, source, samples, folders, progress)
         config = dataclasses.replace(config, init_from=str(adapted_from.folder))
         config, _ = start.adopt_vocabulary(config, adapted_from, None)
@@ -247,19 +247,17 @@ def _with_length_of(source: StoredModel, config: Config) -> Config:
     return dataclasses.replace(config, data=dataclasses.replace(config.data, length=length))
 
 
-def _with_layer_of_modules(
-    source: StoredModel, config: Config, explicit: Collection[str]
-) -> Config:
+def _with_layer_of_modules(source: StoredModel, config: Config) -> Config:
     """Returns the config that ranks the vectors of the last layer if the model has sentence
-    modules, which pool this layer. Layers that the user set are kept."""
+    modules, which pool this layer. Layers that the recipe or the user chose are kept."""
     if source.sentence is None:
         return config
     replace, layer = dataclasses.replace, source.model.layers
     objectives, evaluation = config.objectives, config.evaluation
-    if "objectives.retrieval.layer" not in explicit:
-        ranking = replace(objectives.options["retrieval"], layer=layer)
+    if objectives.retrieval.layer == -1:
+        ranking = replace(objectives.retrieval, layer=layer)
         objectives = replace(objectives, options={**objectives.options, "retrieval": ranking})
-    if "evaluation.retrieval.layer" not in explicit:
+    if evaluation.retrieval.layer == -1:
         evaluation = replace(evaluation, retrieval=replace(evaluation.retrieval, layer=layer))
     return replace(config, objectives=objectives, evaluation=evaluation)
 

@@ -341,13 +341,16 @@ def _shares(phase: Phase, store: RowStore) -> dict[str, float]:
     return shares
 
 
-def make_warnings(schedule: Schedule, store: RowStore) -> list[str]:
+def make_warnings(schedule: Schedule, store: RowStore, steps_key: str = "train.steps") -> list[str]:
     """Returns a line for each phase and kind of rows that the phase reads more than `MANY` times.
 
     The line names a config key, and a value with which the phase would read the rows `MANY` times.
+
+    Args:
+      steps_key: the name of the key `train.steps`, or of a flag that sets it.
     """
     lines, phases = [], schedule.phases
-    keys = [*(f"phases.{phase.name}.start_step" for phase in phases[1:]), "train.steps"]
+    keys = [*(f"phases.{phase.name}.start_step" for phase in phases[1:]), steps_key]
     for phase, key in zip(phases, keys, strict=True):
         of = f" in phase {phase.name}" if phase.name else ""
         passes = schedule.passes(phase.start, phase.end)
