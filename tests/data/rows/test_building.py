@@ -221,7 +221,7 @@ def test_a_report_of_many_sources_shows_the_largest_and_a_file_has_all(
     monkeypatch.setattr("xlj.data.rows.report._MOST", 1)
     table = report(store, Data(alpha=0.7))
     file = store.path / FILE
-    assert f"The 1 largest sources follow; 2 more are in {file}." in table
+    assert f"The 1 largest of 3 sources; {file} has all:" in table
     sizes = {task.name: task.train.rows for task in store.manifest.tasks}
     largest = max(sizes, key=sizes.get)
     assert [name for name in sizes if f"\n{name} " in table] == [largest]
@@ -229,6 +229,13 @@ def test_a_report_of_many_sources_shows_the_largest_and_a_file_has_all(
     assert all(f"\n{name} " in whole for name in sizes)
     (line,) = re.findall(r"\npairs.xx-yy .*", whole)
     assert line.endswith("  390 shares a held-out sentence, 1 empty side")
+
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr("xlj.data.rows.report.atomic.write", refuse)
+    table = report(store, Data(alpha=0.7))
+    assert all(f"\n{name} " in table for name in sizes) and "largest" not in table
 
 
 def test_workers_do_not_change_rows(built, config, tmp_path):

@@ -17,8 +17,7 @@ _HEADER = ("source", "read", "held out", "dropped", "share", "rows", "full", "dr
 _WARN_ABOVE = 0.1  # share of the lines or pairs of a source that are dropped or truncated
 _MOST = 24  # sources, notes and warnings that are printed; a file has all
 FILE = "sources.txt"
-"""A file in the folder of a row store with many sources: the part of the report that is not
-printed."""
+"""A file in the folder of a row store: the whole report of more than 24 sources."""
 _TARGET_SHARE = 0.95  # share of the pairs that fit in the length that a warning proposes
 _ADVICE = {
     "data.filter": "data.filter drops them",
@@ -52,75 +51,85 @@ def report(store: RowStore, data: Data) -> str:
     the lines or pairs of a source were dropped or truncated. It proposes a remedy, such as a config
     key to change.
 
-    A report of more than 24 sources has the 24 sources with the most rows. The file `FILE` in the
-    folder of the store, which this function writes, then has all.
+    A report of more than 24 sources has the 24 sources with the most rows, and this function writes
+    all into the file `FILE` of the store. If it cannot write the file, the report has all sources.
 
     Args:
       store: the row store.
       data: the section `data` of the config, whose sampling rates determine `drawn`.
     """
-    manifest = store.manifest
     tasks, drawn, warnings = [], [], []
-    kinds = dict.fromkeys(task.kind for task in manifest.tasks)
-    for kind, length in ((k, n) for k in kinds for n in _lengths(store, k)):
-        of_kind = [task for task in store.tasks(kind) if task.length == length]
-        draws = draws_of_tasks(of_kind, data)
-        tasks += of_kind
-        drawn += [draws.get(task.name, 0) / BLOCK for task in of_kind]
-        warnings += [line for task in of_kind for line in _warnings(task, manifest.recipe)]
+    for kind in _kinds(store):
+        for length in _lengths(store, kind):
+            of_kind = [task for task in store.tasks(kind) if task.length == length]
+            draws = draws_of_tasks(of_kind, data)
+            tasks += of_kind
+            drawn += [draws.get(task.name, 0) / BLOCK for task in of_kind]
+            warnings += [w for task in of_kind for w in _warnings(task, store.manifest.recipe)]
     rows = [_table_row(*each) for each in zip(tasks, drawn, strict=True)]
-    notes = [
-        f"dropped from {kind}: {_reasons([task for task in tasks if task.kind == kind])}"
-        for kind in kinds
-        if any(_text(task).dropped for task in tasks if task.kind == kind)
-    ]
-    notes += [f"{t.name}: {malformed_records([t])}" for t in manifest.tasks if _text(t).malformed]
-    if manifest.recipe["held_out_share"]:
-        with_held_out = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
-        languages = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
-        notes += [
-            f"{name} has no held-out rows: the text is too short for "
-            f"data.held_out_share={manifest.recipe['held_out_share']:g}"
-            for name in languages
-            if name not in with_held_out
-        ]
-    lengths = {task.name.partition(".")[0]: task.length for task in manifest.tasks}
-    shown = ", ".join(f"{kind} {length}" for kind, length in lengths.items())
-    tokens = sum(task.train.tokens for task in manifest.tasks)
-    head = [
-        f"rows: {store.path}",
-        f"vocabulary: {manifest.vocabulary_size:,} ids, sha256 {manifest.vocabulary_digest[:16]}",
-        f"tokens per row: {shown}; for training: {tokens:,} tokens, alpha = {data.alpha:g}",
-        "",
-    ]
+    head, notes = _head(store, data), _notes(store)
+    file = None
     if len(tasks) > _MOST:
         reasons = [[*row, _reasons([task])] for row, task in zip(rows, tasks, strict=True)]
-        whole = [*head, *_table([*_HEADER, "reasons"], reasons), "", *notes, *warnings]
-        file = _write_whole(store, "\n".join(whole) + "\n")
+        file = _write(store, [*head, *_table([*_HEADER, "reasons"], reasons), *notes, *warnings])
+    if file:
         largest = sorted(range(len(tasks)), key=lambda place: -tasks[place].train.rows)[:_MOST]
-        more = len(tasks) - _MOST
         rows = [rows[place] for place in sorted(largest)]
-        head[-1] = f"The {_MOST} largest sources follow; {more:,} more are {file}.\n"
+        head += [f"The {_MOST} largest of {len(tasks):,} sources; {file} has all:", ""]
         notes, warnings = (_shortened(lines, file) for lines in (notes, warnings))
     lines = [*head, *_table(_HEADER, rows)]
     return "\n".join([*lines, *([""] if notes or warnings else []), *notes, *warnings])
 
 
-def _write_whole(store: RowStore, text: str) -> str:
-    """Writes the whole report into the folder of a local row store, and says where it is."""
+def _head(store: RowStore, data: Data) -> list[str]:
+    """Returns the lines before the table."""
+    manifest = store.manifest
+    lengths = {task.name.partition(".")[0]: task.length for task in manifest.tasks}
+    shown = ", ".join(f"{kind} {length}" for kind, length in lengths.items())
+    tokens = sum(task.train.tokens for task in manifest.tasks)
+    return [
+        f"rows: {store.path}",
+        f"vocabulary: {manifest.vocabulary_size:,} ids, sha256 {manifest.vocabulary_digest[:16]}",
+        f"tokens per row: {shown}; for training: {tokens:,} tokens, alpha = {data.alpha:g}",
+        "",
+    ]
+
+
+def _notes(store: RowStore) -> list[str]:
+    """Returns a line for each kind of rows with dropped lines, each source with malformed records,
+    and each language without held-out rows."""
+    manifest = store.manifest
+    dropped = {kind: _reasons(store.tasks(kind)) for kind in _kinds(store)}
+    notes = [f"dropped from {kind}: {reasons}" for kind, reasons in dropped.items() if reasons]
+    notes += [f"{t.name}: {malformed_records([t])}" for t in manifest.tasks if _text(t).malformed]
+    if not manifest.recipe["held_out_share"]:
+        return notes
+    with_held_out = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
+    languages = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
+    return notes + [
+        f"{name} has no held-out rows: the text is too short for "
+        f"data.held_out_share={manifest.recipe['held_out_share']:g}"
+        for name in languages
+        if name not in with_held_out
+    ]
+
+
+def _write(store: RowStore, lines: Sequence[str]) -> Path | None:
+    """Writes `FILE` into the folder of the store, and returns its path; None if this user cannot
+    write there, or the store is in a bucket."""
     if not isinstance(store.path, Path):
-        return "not printed"
+        return None
     file = store.path / FILE
     try:
-        atomic.write(file, text.encode())
-    except OSError:  # the rows of another user, for example
-        return "not printed"
-    return f"in {file}"
+        atomic.write(file, ("\n".join(lines) + "\n").encode())
+    except OSError:
+        return None
+    return file
 
 
-def _shortened(lines: list[str], file: str) -> list[str]:
+def _shortened(lines: list[str], file: Path) -> list[str]:
     rest = len(lines) - _MOST
-    return [*lines[:_MOST], f"... {rest:,} more are {file}"] if rest > 0 else lines
+    return [*lines[:_MOST], f"... {rest:,} more are in {file}"] if rest > 0 else lines
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -134,6 +143,11 @@ def _reasons(tasks: Sequence[TaskRows]) -> str:
     for task in tasks:
         counts.update(_text(task).dropped)
     return ", ".join(f"{count:,} {_PRINTED.get(why, why)}" for why, count in counts.most_common())
+
+
+def _kinds(store: RowStore) -> list[str]:
+    """Returns the kinds of rows, in order."""
+    return list(dict.fromkeys(task.kind for task in store.manifest.tasks))
 
 
 def _lengths(store: RowStore, kind: str) -> list[int]:
