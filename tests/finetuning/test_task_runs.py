@@ -184,7 +184,9 @@ def test_results_are_summarised_and_written_for_xtreme(finished, tmp_path):
     assert not any(line.startswith("warning") for line in lines)
     better = dataclasses.replace(finished.outcome, baseline={"accuracy": run})
     *_, warning = task_results.as_text("animals", config, better).split("\n")
-    assert warning.startswith("warning: accuracy is not above the baseline")
+    assert warning.startswith("warning: the mean of accuracy is not above the baseline")
+    better = dataclasses.replace(finished.outcome, baseline={"other": run})
+    assert "warning" not in task_results.as_text("animals", config, better)
     output = tmp_path / "submission"
     folder, others = task_results.submit(output, "animals", config, finished.outcome)
     assert sorted(p.name for p in folder.iterdir()) == ["test-de.tsv", "test-en.tsv"] and not others

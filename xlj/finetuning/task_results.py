@@ -81,18 +81,21 @@ def as_text(name: str, config: Config, outcome: Outcome) -> str:
     head, cells = _description(name, config, outcome), _cells(config, outcome)
     rows = [list(row) for row in zip(*cells, strict=True)]
     lines = [line.rstrip() for line in align_columns(rows)] if rows else []
-    return "\n".join([head, "", *lines, *_below_baseline(outcome)])
+    return "\n".join([head, "", *lines, *_below_baseline(config, outcome)])
 
 
-def _below_baseline(outcome: Outcome) -> list[str]:
-    """Returns a warning for each metric whose mean is not above that of the baseline."""
+def _below_baseline(config: Config, outcome: Outcome) -> list[str]:
+    """Returns a warning if the mean of the main metric, the first, is not above the baseline's."""
     seeds = by_seed(outcome, split_of(outcome))
-    return [
-        f"warning: {metric} is not above the baseline, which always predicts the most frequent "
-        "label; train longer, or raise optimizer.learning_rate"
-        for metric, scores in outcome.baseline.items()
-        if seeds and statistics.fmean(average(seed[metric]) for seed in seeds) <= average(scores)
-    ]
+    metric = next(iter(seeds[0]), "") if seeds else ""
+    if metric not in outcome.baseline:
+        return []
+    mean = statistics.fmean(average(seed[metric]) for seed in seeds)
+    if mean > average(outcome.baseline[metric]):
+        return []
+    trains = durations.read(config.train.steps).amount > 0
+    advice = "; train longer, or raise optimizer.learning_rate" if trains else ""
+    return [f"warning: the mean of {metric} is not above the baseline without a model{advice}"]
 
 
 def _description(name: str, config: Config, outcome: Outcome) -> str:
