@@ -2,10 +2,12 @@
 
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from xlj import align, embed, evaluate, finetune, mine, report, retrieve, sweep, train
+from xlj.cli import outputs
 from xlj.cli.outputs import check_folder, check_output
 from xlj.config import ConfigError
 
@@ -193,3 +195,17 @@ def test_the_error_names_the_output_and_the_input(call, text):
         "--output=text.tsv would overwrite --input=text.tsv; use another name"
     )
     assert content and text.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "paths, terminal, expected",
+    [
+        (("-",), True, True),
+        ((None, "-"), True, True),
+        (("-",), False, None),
+        (("a", None), True, None),
+    ],
+)
+def test_bars_do_not_share_the_lines_of_results(paths, terminal, expected, monkeypatch):
+    monkeypatch.setattr(outputs.sys, "stdout", SimpleNamespace(isatty=lambda: terminal))
+    assert outputs.hides_bar(*paths) is expected

@@ -357,8 +357,10 @@ def what_is_there(path: str | AnyPath) -> str:
         return ""
     try:
         names = sorted(entry.name for entry in file.parent.iterdir())
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return f"; there is no folder {file.parent}"
+    except OSError:  # a folder that this user may not read
+        return ""
     start = file.name.partition(".")[0] + "."
     same = [name for name in names if name.startswith(start)]
     near = same[:3] or difflib.get_close_matches(file.name, names, n=1, cutoff=0.75)
