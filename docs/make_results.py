@@ -18,16 +18,12 @@ import datetime
 import fnmatch
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from result_rows import (  # noqa: E402
+from result_rows import (
     ALIGNMENT,
     DEFAULT,
     FINE_TUNING,
@@ -42,9 +38,10 @@ from result_rows import (  # noqa: E402
     Scores,
 )
 
-from xlj.io import atomic  # noqa: E402
-from xlj.tools.benchmarking.measurements import peak_memory  # noqa: E402
+from xlj.io import atomic
+from xlj.tools.benchmarking.measurements import peak_memory
 
+ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/experiments/multilingual_e5.md"
 MEASURED, PUBLISHED = "multilingual_e5", "multilingual_e5_published"
 BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"

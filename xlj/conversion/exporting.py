@@ -79,7 +79,7 @@ def export(
             path=f"{name}/{output.name}" if name else "",
             known=() if source.task else origin.known,
         )
-        (folder / "README.md").write_text(text, "utf-8")
+        (folder / model_card.CARD).write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
         print(f"not exported: {name} ({reason})")
     if origin.sentence and sentence != origin.sentence:

@@ -1,4 +1,7 @@
-"""Writes the model card of an exported model: size, training data, scores, and how to load it."""
+"""Writes the model card of an exported model: size, training data, scores, and how to load it.
+
+Also reads the languages of a card.
+"""
 
 import itertools
 import re
@@ -18,7 +21,8 @@ from xlj.objectives.supervised.options import supervised_in
 _PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"}
 """The `pipeline_tag` of the card for models without a task head, by head."""
 
-_CARD = "README.md"
+CARD = "README.md"
+"""The file of a Hugging Face folder that is its model card."""
 _NO_LANGUAGES = ("multilingual", "mul", "code")  # in the list of languages of a card
 
 _Meta = Record | None
@@ -80,7 +84,7 @@ def card(
 
 def read_languages(folder: Path) -> tuple[str, ...]:
     """Returns the languages that the model card of a folder lists in its front matter."""
-    file = folder / _CARD
+    file = folder / CARD
     text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
     front = text.partition("\n---")[0] + "\n" if text.startswith("---\n") else ""
     match = re.search(r"^languages?:(.*)\n((?:[ \t]*-[ \t].*\n)*)", front, re.MULTILINE)
