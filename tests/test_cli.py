@@ -60,7 +60,8 @@ def run(*arguments, name="train"):
                 "--config=configs/quickstart.py",
                 "--config.evaluation.alignment.source=none/{pair}.tsv",
             ],
-            "evaluation.alignment.source has no file for en-de; tried none/en-de.tsv",
+            "evaluation.alignment.source has no file for en-de; tried none/en-de.tsv; there is no "
+            "folder none.",
         ),
         (["--config=configs/xlm_align.py"], "checkpoints/xlm_r_base contains no model"),
         (

@@ -132,7 +132,7 @@ def test_shards_equal_a_single_run_and_damaged_parts_are_written_again(
             "pooling=text has no effect with by=likelihood",
         ),
         (["--layer=9"], "layer 9 does not exist"),
-        (["--input=/none.tsv"], "/none.tsv does not exist"),
+        (["--input=/none/a.tsv"], "a file with sentence pairs; there is no folder /none"),
         (["--input=BAD"], "bad.tsv:2: expected `source TAB target`"),
     ],
 )

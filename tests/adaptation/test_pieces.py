@@ -89,6 +89,8 @@ def test_all_unknown_characters_get_pieces_even_if_they_are_many(english):
     vocabulary, (choice,) = pieces.choose(english, {"han": lines}, {"en": text("en", 100)})
     assert set(letters) <= set(vocabulary.pieces) and choice.pieces >= 400
     assert choice.unknown_after == 0
+    # 250 pieces, the first trial otherwise, are too few for the letters.
+    assert choice.reason == "its text has only 40 words per new piece"
 
 
 def test_too_little_text_gives_no_pieces(english):
