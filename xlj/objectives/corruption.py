@@ -116,8 +116,10 @@ def mask_tokens(
         positions = jnp.argsort(order)[:size].astype(jnp.int32)
         labels = row[positions]
         selected = jnp.arange(size) < count
-        action = jax.random.uniform(action_rng, (size,))
-        pieces = jax.random.randint(random_rng, (size,), first, mask)
+        # The first numbers of a long draw are those of a short one, and XLA unrolls loops over a few
+        # numbers, which takes longer to compile.
+        action = jax.random.uniform(action_rng, row.shape)[:size]
+        pieces = jax.random.randint(random_rng, row.shape, first, mask)[:size]
         corrupted = jnp.where(action < mask_share + random_share, pieces, labels)
         corrupted = jnp.where(action < mask_share, mask, corrupted)
         corrupted = jnp.where(selected, corrupted, labels)

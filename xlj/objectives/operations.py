@@ -72,9 +72,8 @@ def count(objective: Objective, model: Model, corpus: Corpus, batch: Mapping[str
     """
     parts = objective.parts
 
-    def initial(rng: jax.Array) -> tuple[Params, PyTree]:
-        params = encoder.init(rng, model, corpus.vocabulary_size, len(corpus.languages))
-        params |= {name: make(rng) for name, make in parts.items()}
+    def more(params: Params, rng: jax.Array) -> tuple[Params, PyTree]:
+        params = params | {name: make(rng) for name, make in parts.items()}
         return params, objective.init_state(params)
 
     def step(params: Params, state: PyTree, batch: Rows, rngs: jax.Array) -> PyTree:
@@ -90,10 +89,18 @@ def count(objective: Objective, model: Model, corpus: Corpus, batch: Mapping[str
     # Shapes made under the mesh of a run would keep it, and JAX refuses two meshes in one program.
     with counting(), jax.sharding.use_abstract_mesh(_CPU):
         rng = jax.eval_shape(lambda: jax.random.key(0))
-        params, state = jax.eval_shape(initial, rng)
+        params = _encoder_shapes(model, corpus.vocabulary_size, len(corpus.languages))
+        params, state = jax.eval_shape(more, params, rng)
         rngs = jax.eval_shape(partial(jax.random.split, num=len(batch["languages"])), rng)
         traced = jax.make_jaxpr(step)(params, state, batch, rngs)
     return _products(traced.jaxpr)
+
+
+@lru_cache(maxsize=8)
+def _encoder_shapes(model: Model, pieces: int, languages: int) -> Params:
+    """Returns the shapes and dtypes of the encoder's parameters, the same for all objectives."""
+    rng = jax.eval_shape(lambda: jax.random.key(0))
+    return jax.eval_shape(lambda rng: encoder.init(rng, model, pieces, languages), rng)
 
 
 def _products(jaxpr: Jaxpr) -> int:
