@@ -116,7 +116,7 @@ def mask_tokens(
         positions = jnp.argsort(order)[:size].astype(jnp.int32)
         labels = row[positions]
         selected = jnp.arange(size) < count
-        # The first numbers of a long draw are those of a short one, and XLA unrolls loops over a few
+        # The first numbers of a long draw are those of a short one. XLA unrolls loops over a few
         # numbers, which takes longer to compile.
         action = jax.random.uniform(action_rng, row.shape)[:size]
         pieces = jax.random.randint(random_rng, row.shape, first, mask)[:size]
