@@ -18,6 +18,7 @@ from xlj.checkpoints.workdir import LOCK, only_run
 from xlj.config import Config, ConfigError, record
 from xlj.config.checks import check_phases
 from xlj.config.fields import flat
+from xlj.config.languages import matching
 from xlj.conversion.exporting import export
 from xlj.conversion.extending import store_extended
 from xlj.data.rows import building
@@ -399,7 +400,11 @@ def _print_plan(
             "warning: without --replay the model forgets its old languages; name old languages "
             "that have text in --mono, for example --replay=en,de"
         )
-    elif forgotten := [n for n in source.known if n not in (*request.replay, *request.languages)]:
+    elif forgotten := [
+        name
+        for name in source.known
+        if not matching(name, (*request.replay, *request.languages))
+    ]:
         more = f" and {len(forgotten) - 8} more" if len(forgotten) > 8 else ""
         print(
             f"warning: without replay the model forgets more of {', '.join(forgotten[:8])}{more}, "

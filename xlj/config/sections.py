@@ -20,6 +20,7 @@ from xlj.config.fields import (
     only_if_set,
     only_with,
 )
+from xlj.config.languages import matching
 from xlj.config.optimizers import read_by_optimizer, registered_optimizers
 
 
@@ -245,12 +246,16 @@ class Data(Section, path="data"):
     def shares(self) -> dict[str, float]:
         """The factor of each name in `sampled`; 1 for a name without a factor.
 
+        A language may have another code than in `languages`: `en` for `eng_Latn`.
+
         Raises:
           ConfigError: if a factor is not a number above 0.
         """
         shares = {}
         for entry in self.sampled:
             name, _, factor = entry.partition("=")
+            if name not in self.pairs and len(codes := matching(name, self.languages)) == 1:
+                (name,) = codes
             try:
                 shares[name] = float(factor) if "=" in entry else 1.0
             except ValueError:

@@ -8,13 +8,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from xlj.config.languages import is_english
 from xlj.word_alignment.gold_alignments import AlignmentScores
 
 ByLanguage = Mapping[str, float]
 """Scores in percent by language."""
-
-SOURCE = "en"
-"""The source language, in which tasks have training data."""
 
 
 def average(scores: ByLanguage) -> float:
@@ -23,15 +21,14 @@ def average(scores: ByLanguage) -> float:
 
 
 def transfer_gap(scores: ByLanguage) -> float | None:
-    """Returns the score in the source language minus the mean score in all other languages.
+    """Returns the score in English, the source language, minus the mean in all other languages.
 
-    None if the source language or all other languages are missing. Sources: Hu et al., 2020; XLM-E,
+    None if English or all other languages are missing. Sources: Hu et al., 2020; XLM-E,
     Table 5.
     """
-    other_languages = {language: value for language, value in scores.items() if language != SOURCE}
-    return (
-        scores[SOURCE] - average(other_languages) if SOURCE in scores and other_languages else None
-    )
+    source = [value for language, value in scores.items() if is_english(language)]
+    others = [value for language, value in scores.items() if not is_english(language)]
+    return sum(source) / len(source) - sum(others) / len(others) if source and others else None
 
 
 def table(rows: Mapping[str, ByLanguage]) -> str:
@@ -69,8 +66,8 @@ def cell(value: float | None) -> str:
 
 
 def in_order(languages: Iterable[str]) -> list[str]:
-    """Returns the languages in order: the source language, then all others by name."""
-    return sorted(languages, key=lambda language: (language != SOURCE, language))
+    """Returns the languages in order: English, then all others by name."""
+    return sorted(languages, key=lambda language: (not is_english(language), language))
 
 
 def plot(panels: Mapping[str, ByLanguage], path: Path) -> None:
@@ -91,7 +88,7 @@ def plot(panels: Mapping[str, ByLanguage], path: Path) -> None:
     for number, (title, scores) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(rows, columns, number)
         languages = in_order(scores)
-        colours = ["tab:orange" if language == SOURCE else "tab:blue" for language in languages]
+        colours = ["tab:orange" if is_english(name) else "tab:blue" for name in languages]
         axes.bar(languages, [scores[language] for language in languages], color=colours)
         axes.axhline(average(scores), color="black", linestyle="--", linewidth=0.8)
         axes.set(title=title, ylabel="%", ylim=(0, 100))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xlj.config.languages import language_of
 from xlj.data.labelled.conll import find_chunks
 
 
@@ -202,6 +203,7 @@ def normalise_mlqa(answer: str, language: str) -> str:
     """
     letters = (c for c in answer.lower() if c not in string.punctuation)
     text = "".join(c for c in letters if not unicodedata.category(c).startswith("P"))
+    language = language_of(language)
     if language in _ARTICLES:
         text = re.sub(_ARTICLES[language], " ", text)
     if language == "zh":

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xlj.config import Config, durations, finetuning
+from xlj.config.languages import is_english
 from xlj.config.task import Task, languages_of
 from xlj.data.labelled import kind
 from xlj.data.rows.report import align_columns
@@ -226,7 +227,7 @@ def _dev_score(run: TaskRun, task: Task) -> float:
 
 def _gap(scores: Mapping[str, float], config: Config) -> float | None:
     """Returns the transfer gap if the training data is English only, else None."""
-    transfers = config.task.languages == (language_report.SOURCE,)
+    transfers = all(map(is_english, config.task.languages))
     return transfer_gap(scores) if transfers else None
 
 

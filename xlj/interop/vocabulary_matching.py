@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlj.config import ConfigError
+from xlj.config.languages import matching
 from xlj.config.sections import MATCHING_RULES
 from xlj.data.rows.report import align_columns
 from xlj.data.text.cleaning import SPACELESS
@@ -327,8 +328,12 @@ def read_dictionaries(path: Path, pair: str = "", known: str = "en") -> Dictiona
 
 def _is_known_first(pair: str, known: str) -> bool | None:
     """Returns whether `known` is the first language of a pair; None if it is not in the pair."""
-    first, last = pair.startswith(f"{known}-"), pair.endswith(f"-{known}")
-    return first if (first or last) and len(pair) > len(known) + 1 else None
+    codes = pair.split("-")
+    for index in range(1, len(codes)):
+        sides = "-".join(codes[:index]), "-".join(codes[index:])
+        if all(sides) and (found := matching(known, sides)):
+            return found[0] == sides[0]
+    return None
 
 
 _Form = Callable[[str], str]

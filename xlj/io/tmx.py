@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from xlj.config import ConfigError
+from xlj.config.languages import matching
 from xlj.io import files
 from xlj.io.quoting import examples
 from xlj.io.storage import AnyPath
@@ -33,8 +34,8 @@ def read(path: AnyPath, languages: Sequence[str] = ()) -> Iterator[Unit]:
     Line feeds and tabs in a segment become spaces.
 
     Args:
-      languages: the source and the target language, as named in the file, or without region (`en`
-        matches `en-US`). If empty, these are the source language of the header and the other
+      languages: the source and the target language, as named in the file, or in
+        another form (`en` and `eng` match `en-US`). If empty, these are the source language of the header and the other
         language of the first unit.
 
     Raises:
@@ -114,7 +115,7 @@ def _choose_languages(path: AnyPath, names: Sequence[str], source: str) -> tuple
       names: the languages of the first unit.
       source: the source language in the header of the file.
     """
-    sources = [name for name in names if _matches(name, source)] or list(names[:1])
+    sources = matching(source, names) or list(names[:1])
     targets = [name for name in names if name not in sources]
     if len(sources) != 1 or len(targets) != 1:
         raise ConfigError(
@@ -124,9 +125,4 @@ def _choose_languages(path: AnyPath, names: Sequence[str], source: str) -> tuple
 
 
 def _text_in(texts: dict[str, str], language: str) -> str:
-    return next((text for name, text in texts.items() if _matches(name, language)), "")
-
-
-def _matches(name: str, language: str) -> bool:
-    name, language = name.lower().replace("_", "-"), language.lower().replace("_", "-")
-    return name == language or name.startswith(f"{language}-")
+    return next((texts[name] for name in matching(language, texts)), "")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from xlj.config import ConfigError
 from xlj.config.fields import suggestion
+from xlj.config.languages import language_of
 from xlj.config.task import KINDS, Task
 from xlj.data.labelled import kind, squad
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
@@ -321,7 +322,7 @@ def load_tfds(source: str, language: str, misplaced: str = "error") -> list[Exam
     name = parse_tfds(source)
     to_example = _DATASETS[name.base][1]
     ids_have_languages = name.base == "tydi_qa" and name.has_all_languages
-    if ids_have_languages and language not in TYDI_QA:
+    if ids_have_languages and language_of(language) not in TYDI_QA:
         raise ConfigError(f"{source}: TyDiQA has no {language}; it has {', '.join(TYDI_QA)}")
     tfds = import_quietly("tensorflow_datasets", source)
     try:
@@ -337,7 +338,7 @@ def load_tfds(source: str, language: str, misplaced: str = "error") -> list[Exam
         examples += [corrected] if corrected else []
     policy.report(source)
     if ids_have_languages:
-        prefix = f"{TYDI_QA[language]}-"
+        prefix = f"{TYDI_QA[language_of(language)]}-"
         examples = [
             e for e in examples if isinstance(e, Question) and e.identity.startswith(prefix)
         ]

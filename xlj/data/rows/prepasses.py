@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xlj.config import ConfigError
+from xlj.config.languages import language_of
 from xlj.config.user_code import function_of
 from xlj.data.rows.request import SAMPLED_UNITS, RowsRequest, hash_json
 from xlj.data.rows.units import UnitJob
@@ -132,20 +133,23 @@ def hold_out(request: RowsRequest, texts: Sequence[Text], run: RunJobs) -> dict[
             ]
     run("holding out", jobs)
     for record, hash_folder in hash_folders.items():
-        companions = held_out.write_hashes(
+        file = held_out.write_hashes(
             folder, map(_load, storage.find_files_below(hash_folder, "*.npy"))
         )
-        atomic.write(record, json.dumps({"file": companions.name}).encode())
+        atomic.write(record, json.dumps({"file": file.name}).encode())
         storage.remove_folder(hash_folder)
     files: dict[str, list[AnyPath]] = defaultdict(list)
     for text, record in zip(pairs, records, strict=True):
         deciding = held_out.deciding_column(text.task.languages)
         others = [name for i, name in enumerate(text.task.languages) if i != deciding]
-        for name in dict.fromkeys(others):
-            files[name].append(folder / json_file.read_object(record)["file"])
-    for name, files_of_language in files.items():
-        hashes = map(held_out.open_hashes, files_of_language)
-        rules[name] = Rule(share, held_out.write_hashes(folder, hashes))
+        for language in dict.fromkeys(map(language_of, others)):
+            files[language].append(folder / json_file.read_object(record)["file"])
+    companions = {
+        language: held_out.write_hashes(folder, map(held_out.open_hashes, files_of_language))
+        for language, files_of_language in files.items()
+    }
+    for name in rules:
+        rules[name] = Rule(share, companions.get(language_of(name)))
     return rules
 
 

@@ -1,5 +1,6 @@
 """The rows that a config requests, and the hashes under which they are stored."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -9,7 +10,7 @@ from typing import Any
 
 from xlj.config import Config, ConfigError, Data, row_kinds
 from xlj.data.rows.shards import SHARD_UNITS, Shards
-from xlj.data.rows.store import FORMAT, MANIFEST
+from xlj.data.rows.store import FORMAT, MANIFEST, RowStore, RowStoreError
 from xlj.data.text import text_units
 from xlj.data.text.cleaning import CLEANING
 from xlj.data.text.sources import module_digest
@@ -177,17 +178,13 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> RowsRequ
     try:
         tasks = tuple(text_tasks(data, map(row_kinds.load, config.row_kinds())))
     except ConfigError as error:
-        stores = sorted(
-            storage.find_files_below(cache, f"*/{MANIFEST}"),
-            key=storage.last_modified,
-            reverse=True,
-        )
+        stores = _stores_with_the_text_of(data, cache)
         if not stores:
             raise
-        choices = ", ".join(f"data.rows={file.parent.name}" for file in stores[:3])
+        choices = ", ".join(f"data.rows={store.name}" for store in stores[:3])
         raise ConfigError(
-            f"{error}\nto train without the text, choose a finished row store in {cache} (latest "
-            f"first): {choices}"
+            f"{error}\nto train without the text, choose a finished row store of these languages "
+            f"and pairs in {cache} (latest first): {choices}"
         ) from None
     if data.vocabulary and vocabulary is None:
         vocabulary = Vocabulary.load(data.vocabulary)
@@ -196,6 +193,19 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> RowsRequ
     except OSError as error:
         raise ConfigError(f"data.cache={data.cache} cannot be created: {error}") from error
     return RowsRequest(data, config.row_lengths(), tasks, vocabulary)
+
+
+def _stores_with_the_text_of(data: Data, cache: AnyPath) -> list[AnyPath]:
+    """Returns the finished row stores in a cache that have rows of all languages and pairs of a
+    config; the latest first."""
+    names = {*(data.languages if data.mono else ()), *(data.pairs if data.parallel else ())}
+    stores = []
+    for file in storage.find_files_below(cache, f"*/{MANIFEST}"):
+        with contextlib.suppress(RowStoreError):
+            tasks = RowStore(file.parent).manifest.tasks
+            if names <= {task.name.partition(".")[2] for task in tasks}:
+                stores.append(file)
+    return [file.parent for file in sorted(stores, key=storage.last_modified, reverse=True)]
 
 
 def _identity(kind: str) -> list[Any]:

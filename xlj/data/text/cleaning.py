@@ -12,7 +12,7 @@ import numpy as np
 
 from xlj.io.hashing import hash64
 
-CLEANING = 4
+CLEANING = 5
 """Version of `clean`, of `line_hashes`, of the module `held_out`, and of the positions where files
 are split. Row stores record it (`store.Manifest.recipe`), so xlj rebuilds rows if it changes."""
 

@@ -13,7 +13,8 @@ monolingual text that are companions are also held out. A pair that is not held 
 low sentence or a companion, is dropped. If such a pair were held out, its other sentence would
 become a companion, and would cause further pairs to be held out.
 
-Take the languages in this order: English, then the others by the alphabetical order of their codes.
+Take the languages in this order: English (`en`, `eng_Latn`, `en-GB`, ...), then the others by the
+alphabetical order of their codes. Codes of one language (`language_of`) share their companions.
 The held-out lines of a language depend only on its own text, and on its pairs with languages that
 come before it in this order.
 
@@ -27,6 +28,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from xlj.config.languages import is_english
 from xlj.data.text.cleaning import BLANK, HASHES
 from xlj.io import atomic, storage
 from xlj.io.storage import AnyPath
@@ -55,7 +57,7 @@ class Rule:
 
 def deciding_column(languages: Sequence[str]) -> int:
     """Returns the index of the language whose sentence decides whether a pair is held out."""
-    return min(range(len(languages)), key=lambda i: (languages[i] != "en", languages[i]))
+    return min(range(len(languages)), key=lambda i: (not is_english(languages[i]), languages[i]))
 
 
 def split(

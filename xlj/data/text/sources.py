@@ -460,6 +460,16 @@ def open_sources(text: str, columns: tuple[str, ...], data: Data, key: str) -> l
     return _open_files(text, columns, key)
 
 
+def exchange_sides(text: str) -> str:
+    """Returns the filled template of pairs that names the same sources with exchanged sides."""
+    name, sign, fields = text.partition("#")
+    if not sign and "|" not in text:
+        return f"{text}#2|1"
+    if sign:
+        return f"{name}#{'|'.join(reversed(fields.split('|')))}"
+    return "|".join(reversed(text.split("|")))
+
+
 def _split_fields(
     text: str, rest: str, columns: tuple[str, ...], key: str
 ) -> tuple[str, tuple[str, ...]]:

@@ -17,6 +17,7 @@ def match(
     names_key: str,
     find: Callable[[str, str], list[Source]],
     may_share: Callable[[str], bool] = lambda template: False,
+    otherwise: Callable[[str, str], list[Source]] = lambda template, name: [],
 ) -> tuple[dict[str, list[Source]], list[str]]:
     """Finds the sources of each name (a language or a pair), and lists all problems.
 
@@ -31,6 +32,8 @@ def match(
       find: `find(filled template, name)` returns the sources that exist.
       may_share: `may_share(template)` returns whether the template may give several names the same
         source.
+      otherwise: `otherwise(template, name)` returns other sources of a template for a name for
+        which `find` returns none.
 
     Returns:
       The sources of each name, in the order of the templates, and the descriptions of problems.
@@ -42,7 +45,9 @@ def match(
     problems = []
     for template in templates:
         filled = {name: fill(template, values, key) for name, values in names.items()}
-        sources = {name: find(text, name) for name, text in filled.items()}
+        sources = {
+            name: find(text, name) or otherwise(template, name) for name, text in filled.items()
+        }
         if len(set(filled.values())) < len(filled) and not may_share(template):
             needed = " or ".join(f"{{{value}}}" for value in next(iter(names.values())))
             problems.append(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from xlj.config import ConfigError, Data
-from xlj.data.text.sources import FileSource, Part, TextSource, open_sources
+from xlj.data.text.sources import FileSource, Part, TextSource, exchange_sides, open_sources
 from xlj.data.text.templates import fill, match, split_pair
 from xlj.io import storage
 
@@ -70,7 +70,12 @@ def text_tasks(data: Data, row_kinds: Iterable[Any] = ()) -> list[TextTask]:
     for kind, key, templates, columns, languages in _requested(data, row_kinds):
         find = _source_finder(data, key, columns)
         sources_of, template_problems = match(
-            templates, key, _placeholders(languages, key), _NAME_KEYS[key], find
+            templates,
+            key,
+            _placeholders(languages, key),
+            _NAME_KEYS[key],
+            find,
+            otherwise=_exchanged_finder(languages, key, find),
         )
         problems += template_problems + _describe_shared_files(key, sources_of)
         tasks += [
@@ -85,10 +90,21 @@ def text_tasks(data: Data, row_kinds: Iterable[Any] = ()) -> list[TextTask]:
 
 
 def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
-    """Describes files that match a template only for languages or pairs not in the config."""
+    """Describes files that match a template only for languages or pairs not in the config, and the
+    files of pairs in the other order."""
+    tasks = list(tasks)
     used = {path for task in tasks for source in task.sources for path in _paths(source)}
     descriptions = []
     for _, key, templates, _, languages in _requested(data):
+        values = _placeholders(languages, key)
+        filled = {fill(template, each, key) for template in templates for each in values.values()}
+        descriptions += [
+            f"{key}: {task.name.partition('.')[2]} has text in the other order, which xlj reads "
+            f"with exchanged sides: {source.text}"
+            for task in tasks
+            for source in task.sources
+            if task.source == key and source.text not in filled
+        ]
         names = dict.fromkeys(next(iter(_placeholders(languages, key).values())), "*")
         for template in templates:
             if template.partition(":")[0] in _NOT_LISTABLE or "{" not in template:
@@ -165,6 +181,25 @@ def _source_finder(
     data: Data, key: str, columns: tuple[str, ...]
 ) -> Callable[[str, str], list[TextSource]]:
     return lambda text, _: open_sources(text, columns, data, key)
+
+
+def _exchanged_finder(
+    languages: Mapping[str, tuple[str, ...]], key: str, find: Callable[[str, str], list[TextSource]]
+) -> Callable[[str, str], list[TextSource]]:
+    """Returns a function that finds the sources of a template and a pair in the other order.
+
+    OPUS sorts the codes of a pair: the files of `de-en` are the text of `en-de`, with exchanged
+    sides.
+    """
+
+    def find_exchanged(template: str, name: str) -> list[TextSource]:
+        exchanged = "-".join(languages[name][::-1])
+        if _NAME_KEYS[key] != "data.pairs" or exchanged in languages:
+            return []
+        values = _placeholders({exchanged: languages[name][::-1]}, key)[exchanged]
+        return find(exchange_sides(fill(template, values, key)), name)
+
+    return find_exchanged
 
 
 def _describe_shared_files(key: str, sources_of: Mapping[str, list[TextSource]]) -> list[str]:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
+from xlj.config.languages import matching
 from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
@@ -43,7 +44,7 @@ def objective(
     The state `teacher` has the teacher's parameters. When the run starts, xlj reads them from the
     model that `objectives.NAME.teacher` names.
     """
-    language = corpus.languages.index(options.language)
+    language = corpus.languages.index(matching(options.language, corpus.languages)[0])
 
     def corrupt(rows: Rows, rngs: jax.Array) -> DistillationInputs:
         tokens = rows["tokens"].astype(jnp.int32)

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from xlj.config.fields import ConfigError
+from xlj.config.languages import matching
 from xlj.config.objectives import Options, option
 from xlj.config.sections import Sections
 
@@ -31,7 +32,7 @@ class Distillation(Options):
 
     def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
         """Refuses a teacher whose language is not in the text."""
-        if self.language not in languages:
+        if not matching(self.language, languages):
             raise ConfigError(
                 f"{path}.language={self.language} is not in {where}; add the language there"
             )
