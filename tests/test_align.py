@@ -100,7 +100,7 @@ def test_scores_are_computed_from_the_written_links(run, gold, tmp_path):
 
 def test_layers_all_prints_a_table_and_draws_a_plot(run, gold, tmp_path):
     plot = tmp_path / "aer.svg"
-    files = f"--plot={plot}", f"--scores={tmp_path / 'aer.jsonl'}"
+    files = f"--plot={plot}", f"--output={tmp_path / 'aer.jsonl'}"
     printed = run(f"--input={gold[0]}", "--gold", "--layers=all", *files).out
     rows = [line.split() for line in printed.splitlines()]
     assert rows[0] == ["layer", "AER", "P", "R", "F1"] and [row[0] for row in rows[1:]] == [*"0123"]
@@ -114,7 +114,7 @@ def test_layers_all_prints_a_table_and_draws_a_plot(run, gold, tmp_path):
 
 
 def test_one_run_scores_all_combinations_of_methods_and_encodings(run, gold, tmp_path):
-    files = f"--plot={tmp_path / 'aer.svg'}", f"--scores={tmp_path / 'aer.jsonl'}"
+    files = f"--plot={tmp_path / 'aer.svg'}", f"--output={tmp_path / 'aer.jsonl'}"
     flags = "--gold", "--layers=all", "--method=all", "--encode=all", "--prior=0.5"
     printed = run(f"--input={gold[0]}", *flags, *files).out
     rows = [line.split() for line in printed.splitlines()[1:]]
@@ -134,11 +134,16 @@ def test_one_run_scores_all_combinations_of_methods_and_encodings(run, gold, tmp
 
 
 def test_confidences_match_their_links_and_a_threshold_filters_by_them(run, gold, tmp_path):
-    output, scores = tmp_path / "links.txt", tmp_path / "scores.txt"
+    output = tmp_path / "links.txt"
     arguments = f"--input={gold[0]}", "--layer=1", "--method=argmax"
-    run(*arguments, f"--output={output}", f"--scores={scores}")
-    links = [line.split() for line in output.read_text().splitlines()]
-    numbers = [[float(x) for x in line.split()] for line in scores.read_text().splitlines()]
+    run(*arguments, f"--output={output}", "--scores")
+    rows = [line.split("\t") for line in output.read_text().splitlines()]
+    links = [row[0].split() for row in rows]
+    numbers = [[float(x) for x in row[1].split()] for row in rows]
+    run(*arguments, f"--output={output}", "--scores", "--output_format=naacl")
+    lines = [line.split() for line in output.read_text().splitlines()]
+    assert [float(line[4]) for line in lines] == [x for row in numbers for x in row]
+    assert [f"{int(line[1]) - 1}-{int(line[2]) - 1}" for line in lines] == sum(links, [])
     assert list(map(len, links)) == list(map(len, numbers)) and sum(map(len, links)) > 20
     confidences = [number for line in numbers for number in line]
     assert 0 < min(confidences) < max(confidences) <= 1
@@ -297,9 +302,9 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
     "arguments, message",
     [
         ([], "name a file for the links with --output=FILE, or score them with --gold"),
-        (["--layers=all"], "--layers=all only prints scores: set --gold"),
-        (["--gold", "--layers=all", "--layer=1"], "--layers=all only prints scores"),
-        (["--gold", "--layers=all", "--html=x.html"], "--layers=all only prints scores"),
+        (["--layers=all"], "--layers=all prints the scores of all layers: set --gold"),
+        (["--gold", "--layers=all", "--layer=1"], "--layers=all prints the scores of all layers"),
+        (["--gold", "--layers=all", "--html=x.html"], "--layers=all prints the scores of all layers"),
         (["--gold", "--method=all"], "--method=all needs --layers=all"),
         (["--gold", "--encode=all"], "--encode=all needs --layers=all"),
         (["--output=x", "--gold_from=1"], "--gold_from needs --gold"),
@@ -318,7 +323,8 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
         (["--gold", "--project=x"], "--project=x: name a file for the labels: --output=FILE"),
         (["--output=x", "--project=/none"], "/none: cannot read this file"),
         (["--gold", "--html=/none/x.html"], "--html=/none/x.html: the folder"),
-        (["--output=x", "--scores=x"], "--scores=x would overwrite --output=x"),
+        (["--html=x", "--scores"], "--scores writes a column beside the links: set --output"),
+        (["--gold", "--layers=all", "--scores"], "--html, --project, --scores and --output=-"),
         (["--gold", "--layer=4"], "--layer=4: this model has layers 0 (embeddings) to 3"),
         (["--output=/none/links.txt"], "--output=/none/links.txt: the folder"),
         (

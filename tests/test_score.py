@@ -122,7 +122,7 @@ def test_shards_equal_a_single_run_and_damaged_parts_are_written_again(
     "flags, message",
     [
         (["--keep=1.5"], "argument --keep: 1.5 is not a share above 0 and up to 1"),
-        (["--scores"], "--scores adds a column to filtered pairs: set --keep or --threshold"),
+        (["--scores"], "--scores adds a column to selected pairs: set --keep, --threshold or"),
         (["--threshold=nan"], "--threshold=nan is not a number"),
         (["--source=x"], "--source and --target must be set together"),
         (["--source=x", "--target=y"], "name pairs with --input, or with --source and --target"),
@@ -133,7 +133,7 @@ def test_shards_equal_a_single_run_and_damaged_parts_are_written_again(
         ),
         (["--layer=9"], "layer 9 does not exist"),
         (["--input=/none/a.tsv"], "a file with sentence pairs; there is no folder /none"),
-        (["--input=BAD"], "bad.tsv:2: expected `source TAB target`"),
+        (["--input=BAD"], "bad.tsv:2: 1 columns; expected source and target"),
     ],
 )
 def test_errors_leave_no_files(run, text, tmp_path, flags, message):

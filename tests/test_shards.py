@@ -79,7 +79,7 @@ def test_links_of_shards_equal_those_of_one_run(folder, checkpoint, call):
     with pytest.raises(ConfigError, match="another job; .*: output_format, words;"):
         call(align.main, *flags, *shard_flags, "--output_format=words", "--words=whitespace")
     with pytest.raises(ConfigError, match="--shard writes only links"):
-        call(align.main, *flags, *shard_flags, "--scores=x")
+        call(align.main, *flags, *shard_flags, "--html=x")
 
 
 def test_mined_pairs_of_shards_equal_those_of_one_run(folder, checkpoint, call):

@@ -59,7 +59,7 @@ def main(flags: Namespace) -> None:
     settings = {name: value for name, value in settings.items() if value or name == "layer"}
     tags = projection.Projection(labels) if labels else None
     scores = _align(flags, aligner, size, pairs, settings, tags)
-    for name in ("output", "scores", "html"):
+    for name in ("output", "html"):
         path = getattr(flags, name)
         if path and path != "-":
             what = "labels" if tags and name == "output" else _CONTENTS[name]
@@ -73,7 +73,7 @@ def main(flags: Namespace) -> None:
         print(json.dumps({**settings, "pairs": size, **rounded}))
 
 
-_CONTENTS = {"output": "links", "scores": "confidences", "html": "a page"}
+_CONTENTS = {"output": "links", "html": "a page"}
 _OPTIONS = tuple(field.name for field in dataclasses.fields(AlignmentOptions))
 
 
@@ -101,10 +101,10 @@ def _align_shard(flags: Namespace) -> None:
     from xlj.word_alignment import link_formats, sentence_pairs
 
     form = sentence_pairs.Form(flags.columns, flags.words)
-    line = link_formats.WRITERS[flags.output_format]
     paths = file_ranges.files_of_flag("input", flags.input)
     units = file_ranges.split_files(paths)
-    names = (*_OPTIONS, "threshold", "lowercase", "columns", "words", "output_format")
+    layouts = {path: sentence_pairs.find_layout(path, columns=flags.columns) for path in paths}
+    names = (*_OPTIONS, "threshold", "lowercase", "columns", "words", "output_format", "scores")
     job = outputs.shard_job(flags, paths, names)
     part_files = PartFiles(Path(flags.output), job, len(units), ".links", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
@@ -113,17 +113,18 @@ def _align_shard(flags: Namespace) -> None:
         aligner = _aligner(flags, encoder, _options(flags, encoder))
     for part in part_files.remaining():
         unit, size = units[part], 0
-        lines, place = unit.lines(skipping), unit.place
-        pairs = sentence_pairs.parse(
-            lines, place, is_start=not unit.start, skipping=skipping, form=form
+        texts = sentence_pairs.of_lines(
+            unit.lines(skipping), unit.place, layouts[unit.path], skipping, not unit.start
         )
+        pairs: Iterable[Pair] = (sentence_pairs.make_pair(each, form) for each in texts)
         pairs, same_pairs = itertools.tee(_with_progress(pairs, None))
         with atomic.writing(part_files.file(part)) as output:
             alignments = aligner.scored(
                 _normalise(pairs, flags), of_pieces=flags.output_format == "pieces"
             )
             for size, ((aligned,), pair) in enumerate(zip(alignments, same_pairs, strict=True), 1):
-                output.write(line(size, pair, aligned).encode())
+                links = link_formats.write(flags.output_format, size, pair, aligned, flags.scores)
+                output.write(links.encode())
         part_files.mark_complete(part, **unit.as_json(), pairs=size)
     skipping.report()
     outputs.finish_shard(part_files)
@@ -142,13 +143,13 @@ def _align(
     from xlj.word_alignment import gold_alignments, link_formats
     from xlj.word_alignment.page import Page
 
-    golds, predictions, line = [], [], link_formats.WRITERS[flags.output_format]
-    hidden = outputs.hides_bar(flags.output, flags.scores)
+    golds, predictions = [], []
+    hidden = outputs.hides_bar(flags.output)
     pairs, same_pairs = itertools.tee(_with_progress(pairs, size, hidden))
     with contextlib.ExitStack() as files:
-        output, scores, html = (
+        output, html = (
             files.enter_context(outputs.open_output(path))
-            for path in (flags.output, flags.scores, flags.html and str(flags.html))
+            for path in (flags.output, flags.html and str(flags.html))
         )
         title = f"{flags.input.name}, aligned"
         page = Page(html, title, settings, flags.gold is not None) if html else None
@@ -162,9 +163,10 @@ def _align(
                 lines = [f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)]
                 output.write("".join([*lines, "\n"] if lines else lines).encode())
             elif output:
-                output.write(line(index + 1, pair, aligned).encode())
-            if scores:
-                scores.write(b" ".join(b"%.4f" % c for c in aligned.confidences.tolist()) + b"\n")
+                links = link_formats.write(
+                    flags.output_format, index + 1, pair, aligned, flags.scores
+                )
+                output.write(links.encode())
             if page:
                 page.add(pair, aligned)
             if flags.gold is not None and pair.gold is not None:
@@ -202,7 +204,7 @@ def _report_windows(aligner: "Aligner", size: int) -> None:
 
 def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["Pair"]) -> None:
     """Prints the scores of all layers for each selected method and encoding. Also writes the scores
-    to --scores, and plots them to --plot."""
+    to --output, and plots them to --plot."""
     from xlj.evaluation import language_report
     from xlj.io import atomic
     from xlj.word_alignment import gold_alignments
@@ -226,9 +228,9 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
         if method == methods[0]:
             _report_windows(aligner, size)
     print(language_report.layer_table(by_variant))
-    if flags.scores:
+    if flags.output:
         content = "".join(f"{json.dumps(line)}\n" for line in lines)
-        atomic.write(Path(flags.scores), content.encode())
+        atomic.write(Path(flags.output), content.encode())
     curves = {name: [score.aer for score in scores] for name, scores in by_variant.items()}
     title = flags.input.name if len(variants) > 1 else f"{flags.input.name}: {options.method}"
     if flags.plot:

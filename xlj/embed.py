@@ -27,6 +27,7 @@ def _add_flags(parser: Parser) -> None:
         "input]",
         default=Path("-"),
     )
+    sentence_vectors.add_columns(parser, "--input")
     parser.add_file(
         "--output", ".npy file for the vectors; with --shard, a folder of parts", required=True
     )
@@ -51,15 +52,16 @@ def main(flags: Namespace) -> None:
     outputs.check_output("output", flags.output, endings=(".npy",))
     from tqdm import tqdm
 
-    from xlj.io import files, formats
+    from xlj.io import files
+    from xlj.io.columns import open_lines, own_text
     from xlj.retrieval import sentence_files
 
-    formats.refuse(flags.input, files.head(flags.input))
-
     total, skipping = None, Skipping(flags.malformed, "--malformed")
+    layout, lines = open_lines(flags.input, flags.columns, skipping)
     if not files.is_stream(flags.input):
         # A first pass over the input, before the model is loaded, finds malformed lines early.
-        total = sum(1 for _ in files.lines(flags.input, skipping))
+        total = sum(1 for _ in lines)
+        _, lines = open_lines(flags.input, flags.columns, skipping, layout)
     embedder = sentence_vectors.load_embedder(flags)
     with (
         sentence_files.writing_vectors(
@@ -67,9 +69,8 @@ def main(flags: Namespace) -> None:
         ) as append,
         tqdm(total=total, desc="embedding", unit=" sentences", disable=None) as bar,
     ):
-        texts = map(str.strip, files.lines(flags.input, skipping))
         rows = 0
-        for vectors in embedder.stream(texts, bar.update):
+        for vectors in embedder.stream(map(own_text, lines), bar.update):
             append(vectors[0])
             rows += vectors.shape[1]
     shape = f"{rows:,} vectors of {embedder.width} numbers"
@@ -81,17 +82,17 @@ def main(flags: Namespace) -> None:
 def _embed_shard(flags: Namespace) -> None:
     """Embeds the missing parts of this shard."""
     outputs.check_folder("output", flags.output)
-    from xlj.io import file_ranges, formats
+    from xlj.io import file_ranges
+    from xlj.io.columns import open_lines
     from xlj.io.part_files import PartFiles
 
     paths = file_ranges.files_of_flag("input", flags.input)
-    for path in paths:
-        formats.refuse(path)
     units = file_ranges.split_files(paths)
-    job = outputs.shard_job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
+    layouts = {path: open_lines(path, flags.columns)[0] for path in paths}
+    job = outputs.shard_job(flags, paths, ("layer", "pooling", "prompt", "dtype", "columns"))
     part_files = PartFiles(flags.output, job, len(units), ".npy", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
-    sentence_vectors.embed_parts(flags, part_files, units, flags.dtype, skipping)
+    sentence_vectors.embed_parts(flags, part_files, units, layouts, flags.dtype, skipping)
     skipping.report()
     outputs.finish_shard(part_files)
 

@@ -9,6 +9,7 @@ recall and F1. Without --threshold, it also chooses the threshold with the best 
 of BUCC). More: docs/retrieve.md
 """
 
+import itertools
 import json
 import math
 from argparse import Namespace
@@ -31,7 +32,11 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    sentence_vectors.add_pair_flags(parser, "one sentence per line, or `id TAB sentence`")
+    sentence_vectors.add_pair_flags(
+        parser,
+        "one sentence per line, or `id TAB sentence`",
+        "; or the columns of the ids and the sentences",
+    )
     add(
         "--threshold",
         metavar="T",
@@ -68,7 +73,8 @@ def add(parser: Parser) -> None:
         default=32,
         help="number of FAISS lists to search for each sentence [32]",
     )
-    add("--scores", action="store_true", help="write the margin as a third column of --output")
+    outputs.add_scores(parser, "margin of each pair")
+    sentence_vectors.add_drop_copies(parser)
 
 
 def check(flags: Namespace) -> None:
@@ -109,7 +115,9 @@ def main(flags: Namespace) -> None:
     from xlj.retrieval.search import centre
 
     files = [file_ranges.files_of_flag(name, getattr(flags, name)) for name in ("source", "target")]
-    source, target = (sentence_files.read_with_ids(*paths) for paths in files)
+    source, target = (
+        sentence_files.read_with_ids(*paths, columns=flags.columns) for paths in files
+    )
     for path, read in ((flags.source, source), (flags.target, target)):
         sentence_vectors.check_centred(flags, path, read.texts)
     gold = _gold(flags, source, target) if flags.gold else None
@@ -135,6 +143,7 @@ def main(flags: Namespace) -> None:
         for side in vectors if flags.centred else ():
             centre(side)
     mined, recall = _mine(flags, *vectors)
+    mined = _handle_copies(flags, mined, texts)
     ends = zip(mined.sources.tolist(), mined.targets.tolist(), strict=True)
     pairs = [(names[0][i], names[1][j]) for i, j in ends]
     threshold = flags.threshold
@@ -155,6 +164,27 @@ def main(flags: Namespace) -> None:
     if gold:
         report |= {"gold": len(gold), **pair_scores(pairs, gold)._asdict()}
     print(json.dumps(report), flush=True)
+
+
+def _handle_copies(
+    flags: Namespace, mined: "PairIndices", texts: Sequence[Sequence[str]]
+) -> "PairIndices":
+    """Counts the pairs above the threshold whose sides are the same; removes such pairs if
+    --drop_copies is set.
+
+    Args:
+      texts: the sentences of each side.
+    """
+    import numpy as np
+
+    from xlj.retrieval.mining import PairIndices
+    from xlj.retrieval.pair_scores import is_copy
+
+    ends = zip(mined.sources.tolist(), mined.targets.tolist(), strict=True)
+    copies = np.array([is_copy(texts[0][i], texts[1][j]) for i, j in ends], bool)
+    threshold = -math.inf if flags.threshold is None else flags.threshold
+    sentence_vectors.report_copies(flags, int((copies & (mined.scores >= threshold)).sum()))
+    return PairIndices(*(values[~copies] for values in mined)) if flags.drop_copies else mined
 
 
 def _mine(
@@ -187,13 +217,18 @@ def _embed_shard(
     import numpy as np
 
     from xlj.io import file_ranges
+    from xlj.io.columns import open_lines
     from xlj.io.part_files import PartFiles
 
     sides = [file_ranges.split_files(paths) for paths in files]
+    layouts = {
+        path: open_lines(path, flags.columns, with_ids=True)[0] for path in itertools.chain(*files)
+    }
     units = [*sides[0], *sides[1]]
-    job = outputs.shard_job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
+    names = ("layer", "pooling", "prompt", "columns")
+    job = outputs.shard_job(flags, [*files[0], *files[1]], names)
     part_files = PartFiles(flags.output, job, len(units), ".npy", flags.shard)
-    sentence_vectors.embed_parts(flags, part_files, units, "float32", has_ids=True)
+    sentence_vectors.embed_parts(flags, part_files, units, layouts, "float32", skips_blank=True)
     if not outputs.finish_shard(part_files):
         return None
     loaded = [np.load(part_files.file(part)) for part in range(len(units))]

@@ -120,7 +120,11 @@ def main(flags: Namespace) -> None:
     # Reads all files before the model is loaded, so that errors in them are reported early.
     tasks = [
         sentence_files.read_task(
-            paths.source, paths.target, paths.gold, is_numbered=paths.output is not None
+            paths.source,
+            paths.target,
+            paths.gold,
+            is_numbered=paths.output is not None,
+            columns=flags.columns,
         )
         for paths in files
     ]

@@ -39,7 +39,12 @@ def add(parser: Parser) -> None:
     sentence_vectors.add_flags(parser)
     parser.add_file(
         "--input",
-        "file of pairs, one `source TAB target` or `source ||| target` per line [standard input]",
+        "sentence pairs: lines `source TAB target` or `source ||| target`, two files 'A|B', TMX, "
+        "JSON lines or Parquet [standard input]",
+    )
+    parser.add_columns(
+        "columns of --input that contain the source and the target: one-based numbers, names in "
+        "the first line, JSON keys, or the two languages of a TMX file [the first two columns]",
     )
     for name in ("--source", "--target"):
         parser.add_file(name, f"file whose line i is the {name[2:]} of pair i, instead of --input")
@@ -56,8 +61,8 @@ def add(parser: Parser) -> None:
         "--output",
         metavar="FILE",
         default="-",
-        help="file for the scores, or for the pairs that --keep or --threshold selects; with "
-        "--shard, a folder of parts [standard output]",
+        help="file for the scores, or for the pairs that --keep, --threshold or --drop_copies "
+        "selects; with --shard, a folder of parts [standard output]",
     )
     add(
         "--keep",
@@ -71,11 +76,8 @@ def add(parser: Parser) -> None:
         type=float,
         help="write the pairs with at least this score instead of scores",
     )
-    add(
-        "--scores",
-        action="store_true",
-        help="with --keep or --threshold: write the score as the last column of the pairs",
-    )
+    outputs.add_scores(parser, "score of each selected pair")
+    sentence_vectors.add_drop_copies(parser)
     parser.add_malformed("the score nan, which --keep and --threshold never select")
     outputs.add_shard_flag(parser)
 
@@ -99,11 +101,14 @@ def check(flags: Namespace) -> None:
         raise ConfigError("--source and --target must be set together: line i of both is pair i")
     if flags.source and flags.input:
         raise ConfigError("name pairs with --input, or with --source and --target, not both")
-    is_filter = flags.keep is not None or flags.threshold is not None
+    if flags.columns and flags.source:
+        raise ConfigError("--columns names columns of --input; remove it")
     if flags.threshold is not None and math.isnan(flags.threshold):
         raise ConfigError("--threshold=nan is not a number")
-    if flags.scores and not is_filter:
-        raise ConfigError("--scores adds a column to filtered pairs: set --keep or --threshold")
+    if flags.scores and not _is_filter(flags):
+        raise ConfigError(
+            "--scores adds a column to selected pairs: set --keep, --threshold or --drop_copies"
+        )
     if flags.shard:
         if flags.output == "-":
             raise ConfigError("--shard needs a folder that all shards share: --output=FOLDER")
@@ -113,6 +118,11 @@ def check(flags: Namespace) -> None:
         names = ("checkpoint", "input", "source", "target")
         inputs: list[tuple[str, str | Path | None]] = [(n, getattr(flags, n)) for n in names]
         outputs.check_output("output", flags.output, inputs)
+
+
+def _is_filter(flags: Namespace) -> bool:
+    """Whether the output has selected pairs instead of scores."""
+    return flags.keep is not None or flags.threshold is not None or flags.drop_copies
 
 
 @command.entry("score", __doc__, add)
@@ -131,9 +141,9 @@ def main(flags: Namespace) -> None:
             folder = Path(stack.enter_context(temporary)) / "parts"
         spool = None if flags.shard else folder.parent
         paths = pair_scores.find_files(flags.input, flags.source, flags.target, spool)
-        units = pair_scores.split_units(paths)
+        units = pair_scores.split_units(paths, flags.columns)
         job = outputs.shard_job(
-            flags, list(itertools.chain(*paths)), ("by", "layer", "pooling", "prompt")
+            flags, list(itertools.chain(*paths)), ("by", "layer", "pooling", "prompt", "columns")
         )
         part_files = PartFiles(folder, job, len(units), ".npy", shard)
         skipping = Skipping(flags.malformed, "--malformed")
@@ -146,10 +156,9 @@ def main(flags: Namespace) -> None:
         skipping.report()
         if not outputs.finish_shard(part_files):
             return
-        is_filter = flags.keep is not None or flags.threshold is not None
         output = flags.output
         if flags.shard:
-            output = str(folder / ("kept.tsv" if is_filter else "scores.txt"))
+            output = str(folder / ("kept.tsv" if _is_filter(flags) else "scores.txt"))
         _write(flags, output, _all_scores(flags, part_files, units), units)
 
 
@@ -211,8 +220,10 @@ def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence
 
     from xlj.retrieval import pair_scores
 
-    is_filter = flags.keep is not None or flags.threshold is not None
-    mask = pair_scores.select_best(scores, flags.keep, flags.threshold)
+    is_filter = _is_filter(flags)
+    copies = np.fromiter((pair.is_copy for pair in _all_pairs(flags, units)), bool, len(scores))
+    eligible = np.where(copies, np.float32(np.nan), scores) if flags.drop_copies else scores
+    mask = pair_scores.select_best(eligible, flags.keep, flags.threshold)
     with outputs.open_output(output) as file:
         assert file is not None
         if not is_filter:
@@ -233,6 +244,7 @@ def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence
             else f"{len(scores):,} scores"
         )
         print(f"{output}: {what}", file=sys.stderr)
+    sentence_vectors.report_copies(flags, int(copies.sum()))
     empty = int(np.isnan(scores).sum())
     if empty:
         print(f"pairs without a score, because a side is empty: {empty:,}", file=sys.stderr)

@@ -100,11 +100,11 @@ def test_file_names_that_are_too_long_are_refused(text):
     [
         (align.main, ["--input=text.tsv", "--output=text.tsv"]),
         (align.main, ["--input=text.tsv", "--gold=gold", "--output=gold"]),
-        (align.main, ["--input=text.tsv", "--gold", "--layers=all", "--scores=text.tsv"]),
+        (align.main, ["--input=text.tsv", "--gold", "--layers=all", "--output=text.tsv"]),
         (align.main, ["--input=text.tsv", "--gold=g.png", "--layers=all", "--plot=g.png"]),
         (
             align.main,
-            ["--input=text.tsv", "--gold", "--layers=all", "--scores=x.png", "--plot=x.png"],
+            ["--input=text.tsv", "--gold", "--layers=all", "--output=x.png", "--plot=x.png"],
         ),
         (embed.main, ["--input=text.tsv", "--output=text.tsv"]),
         (mine.main, ["--source=text.tsv", "--target=gold", "--threshold=1", "--output=text.tsv"]),

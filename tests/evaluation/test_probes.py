@@ -336,7 +336,7 @@ def test_errors_name_the_bad_file_or_key(probed_config, files, tmp_path):
     retrieval.pairs, retrieval.source = "en-de", f"{files}/en-de.de|{tmp_path}/one"
     assert_refused(rf"en-de\.de has {SENTENCES} sentences, but .*one has 1")
     retrieval.source = f"{tmp_path}/one"
-    assert_refused(r"one:1: 1 columns; expected two sentences")
+    assert_refused(r"one:1: 1 columns; expected source and target")
     retrieval.source = f"{tmp_path}/one|{tmp_path}/one"
     assert_refused("one has fewer than two sentence pairs")
     retrieval.source = "a|b|c"

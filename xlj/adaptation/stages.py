@@ -401,9 +401,7 @@ def _print_plan(
             "that have text in --mono, for example --replay=en,de"
         )
     elif forgotten := [
-        name
-        for name in source.known
-        if not matching(name, (*request.replay, *request.languages))
+        name for name in source.known if not matching(name, (*request.replay, *request.languages))
     ]:
         more = f" and {len(forgotten) - 8} more" if len(forgotten) > 8 else ""
         print(

@@ -24,12 +24,8 @@ def add(parser: Parser) -> None:
         "JSON lines or Parquet; a first line `src TAB tgt` is a header",
         required=True,
     )
-    add(
-        "--columns",
-        metavar="A,B",
-        type=_parse_names,
-        default=(),
-        help="columns of --input that contain the source, the target and, with --gold, the gold "
+    parser.add_columns(
+        "columns of --input that contain the source, the target and, with --gold, the gold "
         "links. Columns are one-based numbers, names in the first line of --input, JSON keys, or "
         "the two languages of a TMX file [the first columns, in this order]",
     )
@@ -44,7 +40,8 @@ def add(parser: Parser) -> None:
         "--output",
         metavar="FILE",
         help="file for the links, one line per pair; with --project, file for the projected "
-        "labels; - for standard output",
+        "labels; with --layers=all, file for the AER of each layer, one JSON object per line; - "
+        "for standard output",
     )
     add(
         "--output_format",
@@ -63,12 +60,7 @@ def add(parser: Parser) -> None:
     parser.add_file(
         "--plot", "file for a plot of the AER by layer, with --layers=all (.png, .svg, .pdf)"
     )
-    add(
-        "--scores",
-        metavar="FILE",
-        help="file for the confidence of each link, one line per pair, in the order of the links "
-        "in --output. With --layers=all: file for the AER of each layer, one JSON object per line",
-    )
+    outputs.add_scores(parser, "confidences of the links")
     parser.add_file("--html", "file for an HTML page that shows the alignments")
     parser.add_file(
         "--project",
@@ -139,23 +131,18 @@ def _add_choices(parser: Parser) -> None:
     )
 
 
-def _parse_names(text: str) -> tuple[str, ...]:
-    """Converts the value of a flag that takes names separated by commas."""
-    return tuple(name.strip() for name in text.split(","))
-
-
 def check(flags: Namespace) -> None:
     """Raises a `ConfigError` if flags contradict each other, or an output cannot be written."""
-    has_other_output = flags.output or flags.html or flags.project or flags.layer is not None
-    if flags.layers and (flags.gold is None or has_other_output):
+    has_other_output = flags.html or flags.project or flags.layer is not None or flags.scores
+    if flags.layers and (flags.gold is None or has_other_output or flags.output == "-"):
         raise ConfigError(
-            "--layers=all only prints scores: set --gold, and remove --output, --layer, --html and "
-            "--project"
+            "--layers=all prints the scores of all layers: set --gold, and remove --layer, --html, "
+            "--project, --scores and --output=-"
         )
     for name in ("method", "encode"):
         if getattr(flags, name) == "all" and not flags.layers:
             raise ConfigError(f"--{name}=all needs --layers=all")
-    if not (flags.output or flags.scores or flags.html) and flags.gold is None:
+    if not (flags.output or flags.html) and flags.gold is None:
         raise ConfigError("nothing to do: name a file for the links with --output=FILE, or score "
                           "them with --gold")  # fmt: skip
     for name in ("gold", "project"):
@@ -174,13 +161,17 @@ def check(flags: Namespace) -> None:
         )
     if flags.project and not flags.output:
         raise ConfigError(f"--project={flags.project}: name a file for the labels: --output=FILE")
+    if flags.scores and (flags.project or not flags.output):
+        raise ConfigError(
+            "--scores writes a column beside the links: set --output=FILE, and remove --project"
+        )
     if flags.shard:
         if flags.output_format == "naacl":
             raise ConfigError(
                 "--output_format=naacl numbers all pairs, but --shard reads only a part of them; "
                 "use another format"
             )
-        others = ("gold", "scores", "html", "project", "layers", "plot")
+        others = ("gold", "html", "project", "layers", "plot")
         excluded = [f"--{name}" for name in others if getattr(flags, name) is not None]
         if excluded or flags.output == "-":
             raise ConfigError(
@@ -191,7 +182,7 @@ def check(flags: Namespace) -> None:
         return
     inputs = [(name, getattr(flags, name)) for name in ("checkpoint", "gold", "project")]
     inputs += [("input", side) for side in {flags.input, *f"{flags.input}".split("|")}]
-    for name in ("output", "scores", "html"):
+    for name in ("output", "html"):
         path = getattr(flags, name)
         if path != "-" or name != "output":
             outputs.check_output(name, path, inputs)

@@ -167,6 +167,15 @@ def _is_of_model(file: Path, folder: Path) -> bool:
     )
 
 
+def add_scores(parser: Parser, scores: str) -> None:
+    """Adds --scores; `scores` are what the command writes, such as "margin of each pair"."""
+    parser.add_argument(
+        "--scores",
+        action="store_true",
+        help=f"write the {scores} as the last column of --output",
+    )
+
+
 def add_shard_flag(parser: Parser) -> None:
     """Adds --shard."""
     parser.add_argument(

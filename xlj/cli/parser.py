@@ -91,6 +91,10 @@ class Parser(argparse.ArgumentParser):
             "layer nearest to two thirds of the depth, for example 8 of 12]",
         )
 
+    def add_columns(self, help: str) -> None:
+        """Adds --columns, a list of columns."""
+        self.add_argument("--columns", metavar="A,B", type=_parse_names, default=(), help=help)
+
     def add_malformed(self, placeholder: str) -> None:
         """Adds --malformed; `placeholder` is the output for a malformed line."""
         self.add_argument(
@@ -156,6 +160,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises a `ConfigError` with the message that argparse would print."""
         raise ConfigError(message)
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    """Converts the value of a flag that takes names separated by commas."""
+    return tuple(name.strip() for name in text.split(","))
 
 
 def at_least(lowest: int) -> Callable[[str], int]:

@@ -2,7 +2,7 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from xlj.config.choices import POOLINGS
 if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     import numpy as np
 
+    from xlj.io.columns import Layout
     from xlj.io.file_ranges import FileRange
     from xlj.io.malformed import Skipping
     from xlj.io.part_files import PartFiles
@@ -38,21 +39,51 @@ def add_flags(parser: Parser) -> None:
     )
 
 
-def add_pair_flags(parser: Parser, lines: str) -> None:
-    """Adds --source, --target and --centred, and the flags of `add_flags`.
+def add_columns(parser: Parser, files: str, more: str = "") -> None:
+    """Adds --columns for `files` with one sentence per line; `more` ends its help."""
+    parser.add_columns(
+        f"column of {files} that contains the sentences, a one-based number or a name in the first "
+        f"line{more} [the only column of text, if the other columns are ids, numbers or codes]"
+    )
+
+
+def add_pair_flags(parser: Parser, lines: str, more: str = "") -> None:
+    """Adds --source, --target, --columns and --centred, and the flags of `add_flags`.
 
     Args:
       lines: describes the lines of a file for --help, for example "one sentence per line".
+      more: the end of the help of --columns.
     """
     add_flags(parser)
     for name in ("--source", "--target"):
         parser.add_file(name, f"text file with {lines}; may be compressed", required=True)
+    add_columns(parser, "both files", more)
     parser.add_argument(
         "--centred",
         action="store_true",
         help="subtract the mean vector of each file from the vectors of the file, which removes "
         "what all sentences of a language have in common",
     )
+
+
+def add_drop_copies(parser: Parser) -> None:
+    """Adds --drop_copies."""
+    parser.add_argument(
+        "--drop_copies",
+        action="store_true",
+        help="leave out pairs whose two sides are the same, which are no translations; case and "
+        "spaces do not matter",
+    )
+
+
+def report_copies(flags: Namespace, copies: int) -> None:
+    """Prints the number of pairs whose sides are the same, if there are any."""
+    if copies:
+        done = "left out" if flags.drop_copies else "--drop_copies leaves them out"
+        print(
+            f"pairs whose sides are the same, so no translations: {copies:,} ({done})",
+            file=sys.stderr,
+        )
 
 
 def check_centred(flags: Namespace, path: Path, sentences: Sequence[str]) -> None:
@@ -92,28 +123,27 @@ def embed_parts(
     flags: Namespace,
     part_files: "PartFiles",
     units: "Sequence[FileRange]",
+    layouts: "Mapping[Path, Layout]",
     dtype: str,
     skipping: "Skipping | None" = None,
-    has_ids: bool = False,
+    skips_blank: bool = False,
 ) -> None:
     """Embeds the lines of each missing part of this shard.
 
     Args:
       units: the lines of each part.
+      layouts: the layout of each file.
       dtype: one of `choices.VECTOR_TYPES`.
       skipping: handles malformed lines; if None, they are errors.
-      has_ids: whether lines may be `id TAB sentence`. If so, only the sentence is embedded, and
-        blank lines are skipped.
+      skips_blank: whether blank lines are skipped.
     """
     missing = part_files.remaining()
     if not missing:
         return
     from tqdm import tqdm
 
+    from xlj.io.columns import own_text
     from xlj.retrieval import sentence_files
-
-    def text(line: str) -> str:
-        return (line.rpartition("\t")[2] if has_ids else line).strip()
 
     embedder = load_embedder(flags)
     with tqdm(desc="embedding", unit=" sentences", disable=None) as bar:
@@ -122,10 +152,9 @@ def embed_parts(
             with sentence_files.writing_vectors(
                 part_files.file(part), embedder.width, dtype, skipping
             ) as append:
-                lines = units[part].lines(skipping)
-                if has_ids:
-                    lines = filter(str.strip, lines)
-                for vectors in embedder.stream(map(text, lines), bar.update):
+                lines = map(own_text, units[part].lines(skipping, layouts[units[part].path]))
+                texts = filter(None, lines) if skips_blank else lines
+                for vectors in embedder.stream(texts, bar.update):
                     append(vectors[0])
                     rows += vectors.shape[1]
             part_files.mark_complete(part, **units[part].as_json(), rows=rows)

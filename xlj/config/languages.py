@@ -27,8 +27,12 @@ urdur uzbuz uznuz venve vievi volvo welcy wlnwa wolwo xhoxh yddyi yidyi yoryo zh
 zsmms zulzu
 """.split()
 }
-"""The codes of ISO 639-1 by the codes of ISO 639-2 and 639-3. Also by the individual codes in FLORES
-and Tatoeba of a language whose code in ISO 639-1 covers several, such as cmn for zh."""
+"""The codes of ISO 639-1 by the codes of ISO 639-2 and 639-3. A code of ISO 639-1 may cover several
+languages; it is listed for those that FLORES and Tatoeba have, such as zh for cmn."""
+
+
+CODE = re.compile(r"[a-z]{2,3}([-_]([A-Za-z]{4}|[A-Za-z]{2}|\d{3})){0,2}")
+"""Matches a code of a language, with or without script and region."""
 
 
 def language_of(code: str) -> str:
@@ -54,9 +58,7 @@ def matching(code: str, codes: Iterable[str]) -> list[str]:
     codes, parts = list(codes), _parts_of(code)
     equal = [each for each in codes if each == code]
     equal = equal or [each for each in codes if _parts_of(each) == parts]
-    return equal or [
-        each for each in codes if all(map(operator.eq, parts, _parts_of(each)))
-    ]
+    return equal or [each for each in codes if all(map(operator.eq, parts, _parts_of(each)))]
 
 
 def _parts_of(code: str) -> list[str]:

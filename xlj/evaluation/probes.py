@@ -125,14 +125,8 @@ def _read_sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
     if len(paths) == 2:
         first, second = sentence_files.read_parallel(*paths)
     else:
-        rows = [line.split("\t") for line in sentence_files.read(paths[0])]
-        for number, row in enumerate(rows, 1):
-            if len(row) != 2:
-                raise ConfigError(
-                    f"{paths[0]}:{number}: {len(row)} columns; expected two sentences separated by "
-                    "a tab"
-                )
-        first, second = (list(side) for side in zip(*rows, strict=True))
+        pairs = [pair for pair in sentence_pairs.read_texts(paths[0]) if any(pair.texts)]
+        first, second = ([pair.texts[side].strip() for pair in pairs] for side in range(2))
     if len(first) < 2:
         raise ConfigError(
             f"{paths[0]} has fewer than two sentence pairs; retrieval needs at least two"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from xlj.config import ConfigError
 from xlj.config.paths import local_path
 from xlj.io import files, storage
+from xlj.io.columns import WHOLE_LINES, Layout
 from xlj.io.malformed import Skipping
 
 RANGE_BYTES = 16 << 20
@@ -37,18 +38,23 @@ class FileRange(NamedTuple):
         """The text before a line number in errors; line 1 is the first line of the range."""
         return f"{self.path}, from byte {self.start:,} on, line " if self.start else f"{self.path}:"
 
-    def lines(self, skipping: Skipping | None = None) -> Iterator[str]:
-        """Yields the lines of the range.
+    def lines(
+        self, skipping: Skipping | None = None, layout: Layout = WHOLE_LINES
+    ) -> Iterator[str]:
+        """Yields the lines of the range, or their texts.
 
         Args:
           skipping: the policy for malformed lines; None raises an error.
+          layout: the column of the texts; by default, a line is a text.
 
         Raises:
           ConfigError: if the file cannot be read, or on a malformed line that the policy does not
             skip.
         """
         blocks = files.range_blocks(self.path, self.start, self.stop)
-        return (skipping or Skipping()).lines(itertools.chain.from_iterable(blocks), self.place)
+        first = int(layout.has_header and not self.start)
+        lines = itertools.islice(itertools.chain.from_iterable(blocks), first, None)
+        return (skipping or Skipping()).lines(map(layout.text, lines), self.place, first + 1)
 
 
 def split_files(paths: Sequence[Path], size: int = RANGE_BYTES) -> list[FileRange]:

@@ -130,11 +130,3 @@ def refuse_binary(path: AnyPath, head: bytes) -> None:
       ConfigError: if the file is not text; the message names the format and a remedy.
     """
     refuse(path, head, [file_format.name for file_format in FORMATS if file_format.is_text])
-
-
-def split_columns(line: str) -> list[str]:
-    """Splits a line into columns at tabs; a line without a tab is split at `|||`.
-
-    fast_align and awesome-align read pairs of sentences that are separated by `|||`.
-    """
-    return line.split("\t") if "\t" in line else re.split(r"(?:^| +)\|\|\|(?: +|$)", line)

@@ -139,7 +139,7 @@ class Skipping:
         self._policy, self._flag = policy, flag
         self._places: dict[str, dict[str, None]] = {}
 
-    def lines(self, source: Iterable[Line], place: str) -> Iterator[str]:
+    def lines(self, source: Iterable[Line], place: str, first: int = 1) -> Iterator[str]:
         """Yields lines; applies the policy to malformed lines.
 
         Each malformed line counts once, even if the same lines are read several times.
@@ -147,6 +147,7 @@ class Skipping:
         Args:
           source: the lines.
           place: the text before the number of a line in errors, such as `FILE:`.
+          first: the number of the first line.
 
         Raises:
           ConfigError: on a malformed line, if the policy is `error`.
@@ -154,12 +155,12 @@ class Skipping:
         self.rows = []
         for row, line in enumerate(source):
             if isinstance(line, Malformed):
-                self.skip(line, f"{place}{row + 1}: the line")
+                self.skip(line, f"{place}{row + first}: the line")
                 self.rows.append(row)
                 yield ""
                 continue
             if row and isinstance(line, Marked):
-                self._count(_MARK, f"{place}{row + 1}")
+                self._count(_MARK, f"{place}{row + first}")
             yield line
 
     def skip(self, record: Malformed, place: str) -> None:

@@ -34,9 +34,9 @@ def read(path: AnyPath, languages: Sequence[str] = ()) -> Iterator[Unit]:
     Line feeds and tabs in a segment become spaces.
 
     Args:
-      languages: the source and the target language, as named in the file, or in
-        another form (`en` and `eng` match `en-US`). If empty, these are the source language of the header and the other
-        language of the first unit.
+      languages: the source and the target language, as named in the file, or in another form
+        (`en` and `eng` match `en-US`). If empty, these are the source language of the header and
+        the other language of the first unit.
 
     Raises:
       ConfigError: if the file cannot be read, is not XML, has no unit, or if `languages` is empty

@@ -25,13 +25,15 @@ from xlj.config.fields import check_choice
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance
 from xlj.io import file_ranges, files, formats, storage
+from xlj.io.columns import Layout
 from xlj.io.file_ranges import FileRange
-from xlj.io.malformed import Malformed, Skipping
+from xlj.io.malformed import Skipping
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.search import MIN_DENSITY, NEIGHBOURS, neighbours
+from xlj.word_alignment import sentence_pairs
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.gold_alignments import SPLITS
-from xlj.word_alignment.sentence_pairs import Pair
+from xlj.word_alignment.sentence_pairs import Pair, Texts
 
 CHUNK = 65536
 """The number of vectors that are compared at a time."""
@@ -131,6 +133,16 @@ class TextPair(NamedTuple):
     def is_whole(self) -> bool:
         """Whether both sentences are non-empty. Other pairs have the score NaN."""
         return bool(self.source and self.target)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the sentences are the same (`is_copy`), so the pair is no translation."""
+        return self.is_whole and is_copy(self.source, self.target)
+
+
+def is_copy(source: str, target: str) -> bool:
+    """Whether two sentences are equal; case and spaces do not matter."""
+    return source.casefold().split() == target.casefold().split()
 
 
 def vectors(
@@ -341,9 +353,6 @@ def select_best(scores: np.ndarray, share: float | None, threshold: float | None
     return selected
 
 
-_COLUMNS = Malformed("wrong number of columns", ": expected `source TAB target`")
-
-
 class Unit(Protocol):
     """A unit of work: pairs that one process scores at a time."""
 
@@ -356,56 +365,58 @@ class Unit(Protocol):
 
 
 class LinesUnit:
-    """A unit of work: a range of a file with one pair per line."""
+    """A unit of work: a range of a file with one pair per line.
 
-    def __init__(self, file_range: FileRange):
-        self._range = file_range
+    Args:
+      layout: the columns of the file (`sentence_pairs.find_layout`).
+    """
+
+    def __init__(self, file_range: FileRange, layout: Layout):
+        self._range, self._layout = file_range, layout
 
     def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
-        """Yields pairs from lines `source TAB target` or `source ||| target`.
-
-        `TextPair.line` contains further columns too. A blank line becomes two empty sentences.
-        """
-        place = self._range.place
-        for number, line in enumerate(self._range.lines(skipping), 1):
-            line = line.removesuffix("\r")
-            columns = formats.split_columns(line) if line.strip() else ["", ""]
-            if len(columns) < 2:
-                skipping.skip(_COLUMNS, f"{place}{number}")
-                columns = ["", ""]
-            yield TextPair(columns[0].strip(), columns[1].strip(), line)
+        """Yields the pairs (`sentence_pairs.of_lines`). A blank line has two empty sentences."""
+        lines, is_start = self._range.lines(skipping), not self._range.start
+        return map(
+            _text_pair,
+            sentence_pairs.of_lines(lines, self._range.place, self._layout, skipping, is_start),
+        )
 
     def as_json(self) -> dict[str, str | int]:
         """Returns the range of the file as a JSON object."""
         return self._range.as_json()
 
 
-class TwoFilesUnit:
-    """A unit of work: all pairs of two parallel files."""
+class FilesUnit:
+    """A unit of work: all pairs of two parallel files, or of a file of records.
 
-    def __init__(self, source: Path, target: Path):
-        self._files = source, target
+    Args:
+      paths: the files.
+      columns: see `sentence_pairs.Form`.
+    """
+
+    def __init__(self, paths: tuple[Path, ...], columns: Sequence[str] = ()):
+        self._paths, self._columns = paths, columns
 
     def pairs(self, skipping: Skipping) -> Iterator[TextPair]:
-        """Yields the pairs: line i of both files.
+        """Yields the pairs.
 
         Raises:
-          ConfigError: if the files have different numbers of lines.
+          ConfigError: if a file cannot be read, or two files have different numbers of lines.
         """
-        for lines in itertools.zip_longest(*(files.lines(p, skipping) for p in self._files)):
-            if None in lines:
-                raise ConfigError(
-                    f"{' and '.join(map(str, self._files))} have different numbers of lines; "
-                    "expected translations line by line"
-                )
-            # Whitespace becomes single spaces, because a tab separates the two sentences in
-            # `TextPair.line`.
-            source, target = (" ".join(side.split()) for side in lines)
-            yield TextPair(source, target, f"{source}\t{target}")
+        if len(self._paths) == 2:
+            texts = sentence_pairs.of_two_files(*self._paths, skipping)
+        else:
+            texts = sentence_pairs.read_texts(self._paths[0], 2, skipping, self._columns)
+        return map(_text_pair, texts)
 
     def as_json(self) -> dict[str, str | int]:
-        """Returns the paths of both files as a JSON object."""
-        return {"source": str(self._files[0]), "target": str(self._files[1])}
+        """Returns the paths of the files as a JSON object."""
+        return dict(zip(("source", "target"), map(str, self._paths), strict=False))
+
+
+def _text_pair(pair: Texts) -> TextPair:
+    return TextPair(pair.texts[0].strip(), pair.texts[1].strip(), pair.line)
 
 
 def find_files(
@@ -423,6 +434,8 @@ def find_files(
       ConfigError: if a file does not exist, or --source and --target have different numbers of
         files.
     """
+    if pairs and sentence_pairs.is_two_files(pairs):
+        source, target = (Path(side) for side in str(pairs).split("|", 1))
     if source and target:
         sides = [
             file_ranges.files_of_flag("source", source),
@@ -451,17 +464,26 @@ def find_files(
         if not path.is_file():
             hint = storage.what_is_there(path)
             raise ConfigError(f"{path} does not exist; expected a file with sentence pairs{hint}")
-        formats.refuse(path, files.head(path), ("|||",))
+        formats.refuse(
+            path, files.head(path), ("|||", *sentence_pairs.RECORDS) if not source else ()
+        )
     return result
 
 
-def split_units(files_of_pairs: Sequence[tuple[Path, ...]]) -> list[Unit]:
-    """Returns the units of work for the files from `find_files`, in order."""
+def split_units(
+    files_of_pairs: Sequence[tuple[Path, ...]], columns: Sequence[str] = ()
+) -> list[Unit]:
+    """Returns the units of work for the files from `find_files`, in order.
+
+    Args:
+      columns: see `sentence_pairs.Form`.
+    """
     result: list[Unit] = []
-    for each in files_of_pairs:
-        if len(each) == 2:
-            result.append(TwoFilesUnit(*each))
+    for paths in files_of_pairs:
+        if len(paths) == 2 or sentence_pairs.format_of(paths[0]) in sentence_pairs.RECORDS:
+            result.append(FilesUnit(paths, columns))
         else:
-            ranges = file_ranges.split_files([each[0]], file_ranges.RANGE_BYTES)
-            result += [LinesUnit(part) for part in ranges]
+            layout = sentence_pairs.find_layout(paths[0], columns=columns)
+            ranges = file_ranges.split_files([paths[0]], file_ranges.RANGE_BYTES)
+            result += [LinesUnit(part, layout) for part in ranges]
     return result

@@ -2,8 +2,9 @@
 written to a .npy file block by block.
 """
 
+import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.io import atomic, files, formats
+from xlj.io import atomic, files
+from xlj.io.columns import RANGE, Layout, join_ranges, open_lines, own_text
 from xlj.io.malformed import Skipping
 from xlj.io.quoting import quoted, shortened
 
@@ -41,38 +43,57 @@ def lines(path: Path) -> Iterator[str]:
     return map(str.strip, files.lines(path))
 
 
-def _numbered(path: Path) -> list[tuple[int, str]]:
+def _numbered(path: Path, columns: Sequence[str] = ()) -> list[tuple[int, str]]:
     """Returns the sentences of a file with line numbers.
 
     Blank lines end documents, as in xlj's training text, and are skipped.
 
     Raises:
-      ConfigError: if the file cannot be read, has no sentence, or has another format.
+      ConfigError: see `columns.open_lines`; also if the file has no sentence.
     """
-    formats.refuse(path, files.head(path))
-    numbered = [(n, line) for n, line in enumerate(files.lines(path), 1) if line.strip()]
+    layout, texts = open_lines(path, columns)
+    return _not_blank(path, enumerate(texts, 1 + layout.has_header))
+
+
+def _not_blank(path: Path, lines: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    numbered = [(number, text) for number, line in lines if (text := own_text(line))]
     if not numbered:
         raise ConfigError(f"{path} is empty; expected one sentence per line")
     return numbered
 
 
-def read(path: Path) -> list[str]:
+def read(path: Path, columns: Sequence[str] = ()) -> list[str]:
     """Reads the sentences of a file, one per line. Blank lines end documents, and are skipped.
+
+    Args:
+      columns: see `columns.open_lines`.
 
     Raises:
       ConfigError: if the file cannot be read, has no sentence, or has another format.
     """
-    return [text.strip() for _, text in _numbered(path)]
+    return [text for _, text in _numbered(path, columns)]
 
 
-def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
+def read_parallel(
+    source: Path, target: Path, *, columns: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
     """Reads the sentences of two files that are translations line by line.
+
+    Args:
+      columns: see `columns.open_lines`.
 
     Raises:
       ConfigError: if a file cannot be read, has no sentence or has another format, or if the files
         differ in their blank lines or numbers of sentences.
     """
-    sides = _numbered(source), _numbered(target)
+    opened = [open_lines(path, columns) for path in (source, target)]
+    rows = itertools.zip_longest(*(map(str.strip, texts) for _, texts in opened), fillvalue="")
+    sides = tuple(
+        _not_blank(path, enumerate(texts, 1 + layout.has_header))
+        for path, (layout, _), texts in zip(
+            (source, target), opened, zip(*join_ranges(rows), strict=True), strict=True
+        )
+    )
     numbers = [[number for number, _ in side] for side in sides]
     sizes = tuple(map(len, sides))
     if sizes[0] != sizes[1] and numbers[0][-1] != numbers[1][-1]:
@@ -87,66 +108,79 @@ def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
             f"{blank}:{number}: the line is blank, but this line of {other} is not; expected "
             "translations line by line"
         )
-    first, second = ([text.strip() for _, text in side] for side in sides)
+    first, second = ([text for _, text in side] for side in sides)
     return first, second
 
 
-def read_with_ids(*paths: Path) -> Sentences:
+def read_with_ids(*paths: Path, columns: Sequence[str] = ()) -> Sentences:
     """Reads the sentences of files with lines `sentence`, or lines `id TAB sentence` (as in BUCC).
 
     All lines must have the same form. Blank lines end documents, and are skipped.
 
+    Args:
+      columns: see `columns.open_lines`.
+
     Raises:
       ConfigError: if a file cannot be read, has no sentence or has another format, lines have
-        different columns, or an id occurs twice.
+        different columns, an id occurs twice, or only some files have ids.
     """
-    rows, ids, columns = list[list[str]](), dict[str, str](), 0
+    texts, ids = list[str](), dict[str, str]()
     for path in paths:
-        numbered = [
-            (number, [column.strip() for column in line.split("\t")])
-            for number, line in _numbered(path)
-        ]
-        columns = columns or len(numbered[0][1])
-        _check_rows(path, numbered, columns, ids)
-        rows += [row for _, row in numbered]
-    if columns == 1:
-        return Sentences([text for (text,) in rows], None)
-    return Sentences([text for _, text in rows], list(ids))
-
-
-def _check_rows(
-    path: Path, rows: list[tuple[int, list[str]]], columns: int, ids: dict[str, str]
-) -> None:
-    """Checks rows, and adds their ids to `ids`.
-
-    Args:
-      rows: (line number, columns).
-      columns: the expected number of columns.
-      ids: the place FILE:LINE of each id so far.
-
-    Raises:
-      ConfigError: if a row has a wrong number of columns, a blank column or a repeated id.
-    """
-    for number, row in rows:
-        if "" in row:
-            raise ConfigError(f"{path}:{number}: a column is blank; expected text in all columns")
-        if len(row) != columns or columns > 2:
+        layout, lines = open_lines(path, columns, with_ids=True)
+        has_ids, size = len(layout.indices) > 1, len(texts)
+        if has_ids != bool(ids) and path != paths[0]:
             raise ConfigError(
-                f"{path}:{number}: {len(row)} columns; expected a sentence without tabs on all "
-                "lines, or `id TAB sentence` on all lines"
+                f"{paths[0] if ids else path} has ids, but {path if ids else paths[0]} has none; "
+                "expected ids in all files or in none"
             )
-        if columns == 2:
-            first_place = ids.setdefault(row[0], f"{path}:{number}")
-            if first_place != f"{path}:{number}":
-                where = first_place.removeprefix(f"{path}:")
-                raise ConfigError(
-                    f"{path}:{number}: the id {shortened(row[0])} is also the id of line {where}; "
-                    "expected distinct ids"
-                )
+        for number, line in enumerate(lines, 1 + layout.has_header):
+            row = _split_ids(layout, line, f"{path}:{number}") if line.strip() else [""]
+            if row[-1] in ("", RANGE):
+                continue
+            texts.append(row[-1])
+            if has_ids:
+                _add_id(ids, row[0], path, number)
+        if len(texts) == size:
+            raise ConfigError(f"{path} is empty; expected one sentence per line")
+    return Sentences(texts, list(ids) or None)
+
+
+def _split_ids(layout: Layout, line: str, place: str) -> list[str]:
+    """Returns the sentence of a line of `open_lines`, after its id if the layout has ids."""
+    columns = line.split("\t")
+    row: list[str] | None = columns if len(columns) == 1 else None
+    if len(layout.indices) > 1:
+        row = layout.texts(columns)
+    elif layout.indices:
+        row = [line]
+    if row is None:
+        raise ConfigError(
+            f"{place}: {len(columns)} columns; expected a sentence without tabs on all lines, or "
+            "`id TAB sentence` on all lines"
+        )
+    row = [column.strip() for column in row]
+    if "" in row:
+        raise ConfigError(f"{place}: a column is blank; expected text in all columns")
+    return row
+
+
+def _add_id(ids: dict[str, str], name: str, path: Path, number: int) -> None:
+    """Adds an id with its place; refuses a repeated id."""
+    place = f"{path}:{number}"
+    first = ids.setdefault(name, place)
+    if first != place:
+        raise ConfigError(
+            f"{place}: the id {shortened(name)} is also the id of line "
+            f"{first.removeprefix(f'{path}:')}; expected distinct ids"
+        )
 
 
 def read_task(
-    source: Path, target: Path, gold: Path | None, is_numbered: bool = False
+    source: Path,
+    target: Path,
+    gold: Path | None,
+    is_numbered: bool = False,
+    columns: Sequence[str] = (),
 ) -> RetrievalTask:
     """Reads a retrieval task from two files of sentences.
 
@@ -155,13 +189,18 @@ def read_task(
         line.
       is_numbered: whether the output contains line numbers. With line numbers, or with `gold`,
         blank lines are an error.
+      columns: see `columns.open_lines`.
 
     Raises:
       ConfigError: if a file cannot be read, or the files do not fit together.
     """
     for path in (source, target) if gold or is_numbered else ():
         _refuse_blank_lines(path)
-    sides = (read(source), read(target)) if gold else read_parallel(source, target)
+    sides = (
+        (read(source, columns), read(target, columns))
+        if gold
+        else read_parallel(source, target, columns=columns)
+    )
     sizes = len(sides[0]), len(sides[1])
     if sizes == (1, 1):
         raise ConfigError(

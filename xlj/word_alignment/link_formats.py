@@ -24,6 +24,26 @@ def _write_words(number: int, pair: Pair, pair_links: PairLinks) -> str:
     return " ".join(links) + "\n"
 
 
+def write(
+    name: str, number: int, pair: Pair, pair_links: PairLinks, with_scores: bool = False
+) -> str:
+    """Formats the links of a pair.
+
+    Args:
+      name: the format.
+      number: the number of the pair, from 1.
+      with_scores: whether to add the confidences of the links as the last column.
+    """
+    text = WRITERS[name](number, pair, pair_links)
+    if not with_scores:
+        return text
+    confidences = [f"{confidence:.4f}" for confidence in pair_links.confidences.tolist()]
+    if name == "naacl":
+        lines = zip(text.splitlines(), confidences, strict=True)
+        return "".join(f"{line} {confidence}\n" for line, confidence in lines)
+    return f"{text[:-1]}\t{' '.join(confidences)}\n"
+
+
 WRITERS: dict[str, Callable[[int, Pair, PairLinks], str]] = {
     "pharaoh": _write_pharaoh,
     "pharaoh_1": partial(_write_pharaoh, first=1),

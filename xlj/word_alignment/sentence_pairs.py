@@ -2,7 +2,6 @@
 links."""
 
 import itertools
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,17 @@ from typing import Any, NamedTuple
 from xlj.config import ConfigError
 from xlj.data.labelled import records
 from xlj.io import files, formats, tmx
+from xlj.io.columns import (
+    HEAD_LINES,
+    RANGE,
+    Choice,
+    Layout,
+    find_pairs,
+    first_lines,
+    join_ranges,
+    open_lines,
+    split,
+)
 from xlj.io.malformed import Malformed, Skipping
 from xlj.io.quoting import quoted, shortened
 from xlj.word_alignment import gold_alignments
@@ -24,6 +34,20 @@ class Pair(NamedTuple):
     source: list[str]
     target: list[str]
     gold: Gold | None = None
+
+
+class Texts(NamedTuple):
+    """The texts of a pair: source, target and, if requested, gold links.
+
+    Attributes:
+      where: the place where they were read, FILE:LINE.
+      line: the line with the pair; the two sentences with a tab between them if the file has no
+        such lines, or the sentences are joined.
+    """
+
+    where: str
+    texts: tuple[str, ...]
+    line: str
 
 
 class Form(NamedTuple):
@@ -45,6 +69,8 @@ class Form(NamedTuple):
 
 
 PLAIN = Form()
+RECORDS = ("TMX", "JSON", "Parquet")
+"""The names of the formats of pairs that are not lines of columns."""
 
 
 def read_checked(
@@ -130,170 +156,194 @@ def read(
     skipping: Skipping | None = None,
     form: Form = PLAIN,
 ) -> Iterator[Pair]:
-    """Yields the pairs of a file (plain or compressed) in order.
-
-    The name and the content of the file determine the format: lines (see `parse`), two files `A|B`
-    that are parallel line by line, TMX, JSON lines, or Parquet.
+    """Yields the pairs of a file (plain or compressed) in order, split into words.
 
     Raises:
-      ConfigError: if the file cannot be read, or a line is malformed. The message has the file and
-        the line.
+      ConfigError: see `read_texts`; also if gold links are malformed.
     """
-    if "|" in f"{path}" and not path.exists():
-        yield from _of_two_files(path, with_gold, skipping, form)
+    for texts in read_texts(path, 2 + with_gold, skipping, form.columns):
+        yield make_pair(texts, form)
+
+
+def read_texts(
+    path: Path, count: int = 2, skipping: Skipping | None = None, columns: Sequence[str] = ()
+) -> Iterator[Texts]:
+    """Yields the texts of the pairs of a file (plain or compressed) in order.
+
+    The name and the content of the file determine the format: lines (see `of_lines`), two files
+    `A|B` that are parallel line by line, TMX, JSON lines, or Parquet.
+
+    Args:
+      count: the number of texts, 3 with gold links.
+      skipping: how to handle malformed lines.
+      columns: see `Form`.
+
+    Raises:
+      ConfigError: if the file cannot be read, its columns are unclear (`columns.find_pairs`), or a
+        line is malformed. The message has the file and the line.
+    """
+    if is_two_files(path):
+        sides = [Path(side).expanduser() for side in f"{path}".split("|")]
+        if len(sides) != 2:
+            raise ConfigError(f"{path}: {len(sides)} files; expected two files A|B")
+        if count > 2 or columns:
+            raise ConfigError(
+                f"{path}: two files A|B have no columns; remove --columns, and set --gold to a "
+                "file with gold links"
+            )
+        yield from of_two_files(sides[0], sides[1], skipping)
         return
-    file_format = formats.detect(path)
-    if not file_format or file_format.is_text:
-        file_format = formats.detect(path, files.head(path))
-    name = file_format.name if file_format else ""
+    name = format_of(path)
     if name == "TMX":
-        if with_gold:
+        if count > 2:
             raise ConfigError(
                 f"{path}: TMX has no column for gold links; set --gold to a file with gold links"
             )
-        for unit in tmx.read(path, form.columns):
-            yield _make_pair(unit.place, [unit.source, unit.target], form)
+        for unit in tmx.read(path, columns):
+            yield Texts(unit.place, (unit.source, unit.target), f"{unit.source}\t{unit.target}")
     elif name in ("JSON", "Parquet"):
-        yield from _of_records(path, with_gold, form)
+        yield from _of_records(path, count, columns)
     else:
         formats.refuse(path, files.head(path), ("|||",))
         lines = files.lines(path, skipping)
-        yield from parse(lines, f"{path}:", with_gold, skipping=skipping, form=form)
+        head = list(itertools.islice(lines, HEAD_LINES))
+        layout = find_layout(path, count, columns, head)
+        yield from of_lines(itertools.chain(head, lines), f"{path}:", layout, skipping)
 
 
-def parse(
+def is_two_files(path: Path) -> bool:
+    """Whether a path names two files, `A|B`."""
+    return "|" in f"{path}" and not path.exists()
+
+
+def format_of(path: Path) -> str:
+    """Returns the name of the format of a file of pairs; empty for lines."""
+    file_format = formats.detect(path)
+    if not file_format or file_format.is_text:
+        file_format = formats.detect(path, files.head(path))
+    return file_format.name if file_format else ""
+
+
+def find_layout(
+    path: Path, count: int = 2, columns: Sequence[str] = (), head: Sequence[str] | None = None
+) -> Layout:
+    """Returns the columns of a file of lines; `head` are its first lines, if they were read."""
+    if columns and not count <= len(columns) <= 3:
+        raise _wrong_columns(columns, count)
+    head = first_lines(path) if head is None else head
+    return find_pairs(head, path, Choice(columns[:count]), count)
+
+
+def of_lines(
     lines: Iterable[str],
     place: str,
-    with_gold: bool = False,
-    is_start: bool = True,
+    layout: Layout,
     skipping: Skipping | None = None,
-    form: Form = PLAIN,
-) -> Iterator[Pair]:
-    """Yields the pairs in lines of a file, or of a part of a file.
+    is_start: bool = True,
+) -> Iterator[Texts]:
+    """Yields the texts in lines of a file, or of a part of a file.
 
-    A line is `source TAB target`, or `source ||| target` without tabs, as in fast_align. With
-    `with_gold`, a third column has gold links (see `gold_alignments.parse`). Further columns are
-    ignored. A blank line is a pair without words. The first line is a header if it is `src TAB tgt`
-    or `src TAB tgt TAB gold`, or if `form.columns` are names.
+    A line is `source TAB target`, or `source ||| target` without tabs, as in fast_align. A third
+    column may have gold links (see `gold_alignments.parse`). Further columns are ignored. A blank
+    line has empty texts. The text `<range>` joins a line to the line before
+    (`columns.join_ranges`).
 
     Args:
       place: the text before the line number in errors.
+      layout: the columns (`find_layout`).
+      skipping: how to handle a line with too few columns. A skipped line gets empty texts. With
+        None, such a line is an error.
       is_start: whether `lines` starts at the beginning of the file, where a header may be.
-      skipping: how to handle a line with too few columns. A skipped line becomes a pair without
-        words. With None, such a line is an error.
 
     Raises:
-      ConfigError: if a line is malformed, or `form.columns` are names and `is_start` is False. The
-        message for a line has its place.
+      ConfigError: if a line is malformed; the message has its place.
     """
-    count = 2 + with_gold
-    column_indices = _parse_numbers(form.columns, count) if _are_numbers(form.columns) else None
-    if column_indices is None and not is_start:
-        raise ConfigError(
-            f"--columns={','.join(form.columns)}: --shard needs column numbers instead of names"
-        )
+    return _join(_of_lines(lines, place, layout, skipping, is_start))
+
+
+def _of_lines(
+    lines: Iterable[str], place: str, layout: Layout, skipping: Skipping | None, is_start: bool
+) -> Iterator[Texts]:
+    count = len(layout.indices)
     for number, line in enumerate(lines, 1):
-        where, line = f"{place}{number}", line.removesuffix("\r")
-        columns = formats.split_columns(line) if line.strip() else []
-        if column_indices is None:
-            column_indices = _find_columns(form.columns, columns, count, where)
+        line = line.removesuffix("\r")
+        if number == 1 and is_start and layout.has_header:
             continue
-        if is_start and number == 1:
-            if line in ("src\ttgt", "src\ttgt\tgold"):
-                continue
-            if len(columns) > 2 and not form.columns and re.fullmatch(r"-?\d+\.\d+", columns[0]):
-                raise ConfigError(
-                    f"{where}: the first column is the number {columns[0]}; set --columns to the "
-                    "columns of the sentences, such as --columns=2,3 if the first column is a score"
-                )
-        if columns and len(columns) <= max(column_indices):
-            expected = "source, target and gold links" if with_gold else "source and target"
-            if form.columns:
-                expected = f"the columns of --columns={','.join(form.columns)}"
+        texts: list[str] | None = [""] * count
+        if line.strip():
+            texts = layout.texts(columns := split(line))
+        if texts is None:
+            expected = "source, target and gold links" if count > 2 else "source and target"
+            if layout.indices != tuple(range(count)):
+                expected = f"the columns of {Choice().of(layout.indices)}"
             problem = f": {len(columns)} columns; expected {expected}, separated by tabs"
-            (skipping or Skipping()).skip(Malformed("wrong number of columns", problem), where)
-            columns = []
-        chosen = [columns[at] for at in column_indices] if columns else [""] * count
-        yield _make_pair(where, chosen, form)
+            malformed = Malformed("wrong number of columns", problem)
+            (skipping or Skipping()).skip(malformed, f"{place}{number}")
+            texts = [""] * count
+        yield Texts(f"{place}{number}", tuple(texts), line)
 
 
-def _make_pair(where: str, columns: Sequence[str], form: Form) -> Pair:
-    split = SPLITS[form.words]
-    gold = None
-    if len(columns) > 2:
-        gold = gold_alignments.parse(columns[2], where, form.gold_from or 0)
-    return Pair(where, split(columns[0]), split(columns[1]), gold)
+def _join(pairs: Iterable[Texts]) -> Iterator[Texts]:
+    """Joins the sentences of `<range>` to those before."""
+    pairs, same_pairs = itertools.tee(pairs)
+    rows = join_ranges(
+        [text if text.strip() != RANGE else RANGE for text in pair.texts[:2]] for pair in pairs
+    )
+    for pair, row in zip(same_pairs, rows, strict=True):
+        if tuple(row) != pair.texts[:2]:
+            source, target = (str(text) for text in row)
+            pair = Texts(pair.where, (source, target, *pair.texts[2:]), f"{source}\t{target}")
+        yield pair
 
 
-def _are_numbers(columns: Sequence[str]) -> bool:
-    return all(name.isdecimal() and 0 < int(name) < 10_000 for name in columns)
+def make_pair(texts: Texts, form: Form = PLAIN) -> Pair:
+    """Splits the sentences of a pair into words, and parses its gold links."""
+    split_words, gold = SPLITS[form.words], None
+    if len(texts.texts) > 2:
+        gold = gold_alignments.parse(texts.texts[2], texts.where, form.gold_from or 0)
+    return Pair(texts.where, split_words(texts.texts[0]), split_words(texts.texts[1]), gold)
 
 
-def _parse_numbers(columns: Sequence[str], count: int) -> list[int]:
-    _check_count(columns, count)
-    return [int(name) - 1 for name in columns[:count]] or list(range(count))
+def of_two_files(source: Path, target: Path, skipping: Skipping | None = None) -> Iterator[Texts]:
+    """Yields the texts of two files that are parallel line by line.
 
-
-def _find_columns(
-    columns: Sequence[str], names: Sequence[str], count: int, where: str
-) -> list[int]:
-    """Returns the index of each column in a header.
-
-    Args:
-      columns: the names of the columns to find.
-      names: the names in the header.
-      count: the number of columns to return.
-      where: the place of the header, for errors.
+    Raises:
+      ConfigError: if a file cannot be read, or the numbers of lines differ. Also if the columns of
+        a file are unclear (`columns.open_lines`).
     """
-    _check_count(columns, count)
-    for name in columns:
-        if name not in names:
+    return _join(_of_two_files(source, target, skipping))
+
+
+def _of_two_files(source: Path, target: Path, skipping: Skipping | None) -> Iterator[Texts]:
+    sides = (open_lines(side, skipping=skipping)[1] for side in (source, target))
+    for number, texts in enumerate(itertools.zip_longest(*sides), 1):
+        if None in texts:
             raise ConfigError(
-                f"{where}: --columns names {quoted(name)}, but the columns are "
-                f"{shortened(', '.join(names))}"
-            )
-    return [names.index(name) for name in columns[:count]]
-
-
-def _check_count(columns: Sequence[str], count: int) -> None:
-    if columns and not count <= len(columns) <= 3:
-        names = "source, target and gold links" if count == 3 else "source and target"
-        raise ConfigError(f"--columns={','.join(columns)}: expected the columns of {names}")
-
-
-def _of_two_files(
-    path: Path, with_gold: bool, skipping: Skipping | None, form: Form
-) -> Iterator[Pair]:
-    sides = [Path(side).expanduser() for side in f"{path}".split("|")]
-    if len(sides) != 2:
-        raise ConfigError(f"{path}: {len(sides)} files; expected two files A|B")
-    if with_gold or form.columns:
-        raise ConfigError(
-            f"{path}: two files A|B have no columns; remove --columns, and set --gold to a file "
-            "with gold links"
-        )
-    for side in sides:
-        formats.refuse(side, files.head(side))
-    all_lines = [files.lines(side, skipping) for side in sides]
-    for number, lines in enumerate(itertools.zip_longest(*all_lines), 1):
-        if None in lines:
-            raise ConfigError(
-                f"{sides[0]} and {sides[1]} have different numbers of lines; "
+                f"{source} and {target} have different numbers of lines; "
                 "expected translations line by line"
             )
-        yield _make_pair(f"{sides[0]}:{number}", lines, form)
+        # The output separates the sentences by a tab.
+        line = "\t".join(" ".join(text.split()) for text in texts)
+        yield Texts(f"{source}:{number}", texts, line)
 
 
-def _of_records(path: Path, with_gold: bool, form: Form) -> Iterator[Pair]:
+def _of_records(path: Path, count: int, columns: Sequence[str]) -> Iterator[Texts]:
     for record, place in records.read(path):
-        if not form.columns:
+        if not columns:
             raise ConfigError(
                 f"{place}: set --columns=SOURCE,TARGET to the keys of the sentences; the keys are "
                 f"{shortened(', '.join(record))}"
             )
-        _check_count(form.columns, 2 + with_gold)
-        texts = [_find_text(record, name, place) for name in form.columns[: 2 + with_gold]]
-        yield _make_pair(place, texts, form)
+        if not count <= len(columns) <= 3:
+            raise _wrong_columns(columns, count)
+        texts = [_find_text(record, name, place) for name in columns[:count]]
+        line = "\t".join(" ".join(text.split()) for text in texts[:2])
+        yield Texts(place, tuple(texts), line)
+
+
+def _wrong_columns(columns: Sequence[str], count: int) -> ConfigError:
+    names = "source, target and gold links" if count == 3 else "source and target"
+    return ConfigError(f"--columns={','.join(columns)}: expected the columns of {names}")
 
 
 def _find_text(record: Any, name: str, place: str) -> str:

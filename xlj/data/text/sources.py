@@ -14,6 +14,7 @@ TensorFlow, seqio, TFDS and pyarrow are imported only when a source that needs t
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import importlib
 import importlib.machinery
@@ -27,6 +28,17 @@ from xlj import phrasebook
 from xlj.config import ConfigError, Data
 from xlj.data.text.templates import split_pair
 from xlj.io import compressed, files, formats, json_file, storage, tmx
+from xlj.io.columns import (
+    RANGE,
+    WHOLE_LINES,
+    Choice,
+    Layout,
+    find_pairs,
+    find_sentences,
+    first_lines,
+    join_ranges,
+    split,
+)
 from xlj.io.malformed import INVALID_UTF8, NUL, Line, Malformed, Marked
 from xlj.io.quiet import import_quietly
 from xlj.io.quoting import shortened
@@ -81,6 +93,16 @@ class TextSource:
     def identity(self) -> str | list | dict:
         """Returns JSON values that identify the text, without reading the text."""
         return self.text
+
+    def check(self, key: str) -> None:
+        """Checks by the beginning of the text that its columns are sentences.
+
+        Args:
+          key: the config key of the template.
+
+        Raises:
+          ConfigError: if they are not; the message shows the columns, and how to choose.
+        """
 
     def parts(self, size: int) -> list[Part]:
         """Divides the source into parts of about `size` bytes, in order.
@@ -142,12 +164,24 @@ class FileSource(TextSource):
         total = self._size()
         return total if total > size and not files.can_be_split(self.paths[0]) else 0
 
+    def check(self, key: str) -> None:
+        choice = Choice((), f"{key}={self.text}#", "|")
+        head = first_lines(self.paths[0])
+        if len(self.columns) == 1:
+            find_sentences(head, self.paths[0], choice, is_automatic=False)
+        else:
+            find_pairs(head, self.paths[0], choice, is_exact=True)
+
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
-        for lines in self._lines(start, stop, files.LINE_BYTES):
-            if len(self.columns) == 1:
-                yield (lines,)
-            else:
-                yield _to_block(_split_line(line, len(self.columns)) for line in lines)
+        blocks = self._lines(start, stop, files.LINE_BYTES)
+        if len(self.columns) == 1:
+            yield from ((lines,) for lines in blocks)
+            return
+        rows = ((self._split(line) for line in lines) for lines in blocks)
+        yield from _join_ranges(map(_to_block, rows))
+
+    def _split(self, line: Line) -> Sequence[Line]:
+        return _split_line(line, len(self.columns))
 
     def _lines(self, start: int, stop: int, longest: int) -> Iterator[list[Line]]:
         return files.range_blocks(self.paths[0], start, stop, longest)
@@ -162,11 +196,15 @@ class FileSource(TextSource):
 class AlignedFiles(FileSource):
     """Files that are aligned by line number, one for each column; one process reads all files."""
 
+    def check(self, key: str) -> None:
+        for path in self.paths:
+            find_sentences(first_lines(path), path, Choice((), "cut -f"), is_automatic=False)
+
     def unsplittable(self, size: int) -> int:
         return self._size() if self._size() > size else 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
-        for sides in files.aligned_blocks(self.paths):
+        for sides in _join_ranges(files.aligned_blocks(self.paths)):
             yield _to_block(zip(*sides, strict=True), may_be_empty=True)
 
     def place(self, start: int, before: int) -> str:
@@ -183,8 +221,29 @@ class FieldsOfFile(FileSource):
 
     fields: tuple[str, ...]
 
+    def check(self, key: str) -> None:
+        """Checks nothing, since the template names the fields."""
+
     def identity(self) -> str | list | dict:
         return [*super().identity(), self.fields]
+
+
+class ColumnsOfFile(FieldsOfFile):
+    """A file of lines with columns; the fields are numbers of columns, from 1."""
+
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        if len(self.columns) > 1:
+            yield from super().blocks(start, stop)
+            return
+        for lines in self._lines(start, stop, files.LINE_BYTES):
+            yield ([self._layout.text(line) for line in lines],)
+
+    def _split(self, line: Line) -> Sequence[Line]:
+        return _split_line(line, len(self.columns), self._layout)
+
+    @functools.cached_property
+    def _layout(self) -> Layout:
+        return Choice(self.fields).layout((), self.text)
 
 
 class JsonLines(FieldsOfFile):
@@ -498,12 +557,14 @@ def _open_files(text: str, columns: tuple[str, ...], key: str) -> list[TextSourc
                 sources.append(JsonLines(text, columns, (path,), fields))
             elif ending == ".tmx" and len(columns) == 2:
                 sources.append(TmxFile(text, columns, (path,), fields))
-            else:
+            elif not Choice(fields).are_numbers:
                 raise ConfigError(
                     f"{path}: {key}={text} has a part after #, which is only for .jsonl and "
-                    ".parquet files (fields) and for .tmx files of pairs (languages); remove the "
-                    "part after #"
+                    ".parquet files (fields), .tmx files of pairs (languages) and numbers of "
+                    "columns; correct or remove it"
                 )
+            else:
+                sources.append(ColumnsOfFile(text, columns, (path,), fields))
         return sources
     sides = [storage.find_files(side) for side in text.split("|")]
     if len(sides) not in (1, len(columns)):
@@ -552,24 +613,47 @@ def _get_field(record: Any, field: str) -> Line:
     return INVALID_UTF8 if record and not json_file.is_text(record) else record or ""
 
 
-def _split_line(line: Line, columns: int) -> Sequence[Line]:
-    """Splits a line at tabs or `|||` into the texts of a record."""
+def _split_line(line: Line, columns: int, layout: Layout = WHOLE_LINES) -> Sequence[Line]:
+    """Splits a line at tabs or `|||` into the texts of a record.
+
+    Args:
+      layout: the columns of the texts; by default, the line must have these columns only.
+    """
     if isinstance(line, Malformed):
         return [line] * columns
-    sides: list[Line] = [*formats.split_columns(line)]
-    if len(sides) != columns:
+    split_texts = split(line)
+    texts = layout.texts(split_texts) if layout.indices else split_texts
+    if texts is None or len(texts) != columns:
         expected = "a line must be two sentences with one tab (or one |||) between them"
-        if columns > 2:
+        if layout.indices:
+            expected = f"the template names the columns {Choice((), '', ', ').of(layout.indices)}"
+        elif columns > 2:
             expected = f"a line must be {columns} texts with tabs (or |||) between them"
-        separators = "tabs" if "\t" in line or len(sides) == 1 else "separators |||"
-        problem = f" has {len(sides) - 1} {separators}; {expected}"
+        separators = "tabs" if "\t" in line or len(split_texts) == 1 else "separators |||"
+        problem = f" has {len(split_texts) - 1} {separators}; {expected}"
         bad = Malformed("wrong number of columns", problem)
         return [
             bad if line.strip() else Malformed("blank line", f" is blank; {expected}")
         ] * columns
+    sides: list[Line] = [*texts]
     if isinstance(line, Marked):
         sides[0] = Marked(sides[0])
     return sides
+
+
+def _join_ranges(blocks: Iterable[RawBlock]) -> Iterator[RawBlock]:
+    """Joins records with `<range>` to those before (`columns.join_ranges`); other blocks do not
+    change."""
+    held: RawBlock | None = None
+    for block in blocks:
+        if any(RANGE in column for column in block):
+            rows = [*zip(*(held or [[]] * len(block)), strict=True), *zip(*block, strict=True)]
+            block = tuple(zip(*join_ranges(rows), strict=True))
+        elif held is not None:
+            yield held
+        held = block
+    if held is not None:
+        yield held
 
 
 def _check_record(

@@ -38,6 +38,8 @@ class TextTask:
         Raises:
           ConfigError: if a source cannot be read, or does not have a field that its template names.
         """
+        for source in self.sources if self.source != "data.examples" else ():
+            source.check(self.source)
         units: list[Unit] = []
         unit: Unit = ()
         for part in (part for source in self.sources for part in source.parts(size)):

@@ -15,6 +15,7 @@ from xlj.data.text.cleaning import clean, clean_all, line_hashes
 from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sources
 from xlj.data.text.text_tasks import Unit
 from xlj.io import storage
+from xlj.io.columns import RANGE
 from xlj.io.json_file import Record
 from xlj.io.malformed import Malformed, Marked
 from xlj.io.storage import AnyPath
@@ -174,14 +175,18 @@ class UnitReader:
         columns = [[line for block in blocks for line in block[i]] for i in range(len(blocks[0]))]
         hashes = [line_hashes(column) for column in columns]
         drop = np.zeros(len(columns[0]), bool)
+        if len(columns) == 1 and RANGE in columns[0]:
+            drop |= np.array([line == RANGE for line in columns[0]])
+            self.dropped["joined to the line before"] += int(drop.sum())
         if self._reading.filter:
             is_good = function_of(self._reading.filter, "data.filter")
             is_rejected = [
                 not all(not line or is_good(line) for line in row)
                 for row in zip(*columns, strict=True)
             ]
-            drop |= np.array(is_rejected, bool)
-            self.dropped["data.filter"] += int(drop.sum())
+            rejected = np.array(is_rejected, bool) & ~drop
+            self.dropped["data.filter"] += int(rejected.sum())
+            drop |= rejected
         if self._reading.excluded is not None:
             excluded = held_out.open_hashes(self._reading.excluded)
             is_excluded = (

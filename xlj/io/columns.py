@@ -1,0 +1,378 @@
+"""Columns of lines: splits lines, and finds the columns that contain sentences.
+
+A column of numbers, ids, URLs or language codes is not taken for sentences, unless the user names
+the column.
+"""
+
+import itertools
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from xlj.config import ConfigError
+from xlj.config.languages import CODE
+from xlj.io import files, formats
+from xlj.io.malformed import Line, Malformed, Skipping
+from xlj.io.quoting import quoted, shortened
+from xlj.io.storage import AnyPath
+
+HEAD_LINES = 100
+"""How many lines at the beginning of a file show what its columns contain."""
+RANGE = "<range>"
+"""In eBible's files, the line of a verse whose text is a part of the line before."""
+
+_TEXT = "text"
+_MISSING = ("", "\\N", "nan", "NaN", "NA", "null", "None", "inf", "-inf")
+_EXPONENT = re.compile(r"[-+]?[\d.,]+[eE][-+]?\d+")
+_URL = re.compile(r"\w+://\S+")
+_ID = re.compile(r"[!-~]*\d[!-~]*|[A-Z0-9]{3} \d+:\d+")  # or a verse such as GEN 1:1
+_NAME = re.compile(r"[\w.-]+( [\w.-]+)?")
+
+
+def split(line: str) -> list[str]:
+    """Splits a line into columns at tabs; a line without a tab is split at `|||`.
+
+    fast_align and awesome-align read pairs of sentences that are separated by `|||`.
+    """
+    return line.split("\t") if "\t" in line else re.split(r"(?:^| +)\|\|\|(?: +|$)", line)
+
+
+def split_at_tabs(line: str) -> list[str]:
+    """Splits a line into columns at tabs only."""
+    return line.split("\t")
+
+
+class Layout(NamedTuple):
+    """Where the texts of the lines of a file are.
+
+    Attributes:
+      indices: the indices of the columns with the texts; empty if a line is one text.
+      width: the number of columns of each line; 0 if further columns are allowed.
+      has_header: whether the first line of the file is a header.
+    """
+
+    indices: tuple[int, ...] = ()
+    width: int = 0
+    has_header: bool = False
+
+    def texts(self, columns: list[str]) -> list[str] | None:
+        """Returns the texts of a line, given its columns; None if it has a wrong number of them."""
+        if len(columns) != self.width if self.width else len(columns) <= max(self.indices):
+            return None
+        return [columns[index] for index in self.indices]
+
+    def text(self, line: Line) -> Line:
+        """Returns the text of a line: its last column of `indices`; a blank line has no text."""
+        if not self.indices or isinstance(line, Malformed) or not line.strip():
+            return line
+        if texts := self.texts(line.removesuffix("\r").split("\t")):
+            return texts[-1]
+        expected = f"{self.width} columns" if self.width else f"column {max(self.indices) + 1}"
+        problem = f" has {line.count(chr(9)) + 1} columns; expected {expected}, separated by tabs"
+        return Malformed("wrong number of columns", problem)
+
+
+WHOLE_LINES = Layout()
+"""The layout of lines that are one text each."""
+
+
+class Choice(NamedTuple):
+    """How users choose the columns of a file.
+
+    Attributes:
+      names: the columns that they chose: numbers from 1, or names in the first line. Empty if they
+        chose none.
+      prefix, separator: the text before and between the columns, such as `--columns=` and `,`.
+    """
+
+    names: Sequence[str] = ()
+    prefix: str = "--columns="
+    separator: str = ","
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether all names are numbers of columns."""
+        return all(name.isdecimal() and 0 < int(name) < 10_000 for name in self.names)
+
+    def __str__(self) -> str:
+        return self.prefix + self.separator.join(self.names)
+
+    def of(self, indices: Iterable[int]) -> "Choice":
+        """Returns the choice of some columns."""
+        return self._replace(names=[str(index + 1) for index in indices])
+
+    def layout(
+        self, head: Sequence[str], place: object, split: Callable[[str], list[str]] = split
+    ) -> Layout:
+        """Returns the layout that the names choose.
+
+        Args:
+          head: the first lines of the file.
+          place: the file, for errors.
+
+        Raises:
+          ConfigError: if a name is not in the first line.
+        """
+        if self.are_numbers:
+            return Layout(tuple(int(name) - 1 for name in self.names))
+        header = split(head[0].removesuffix("\r")) if head else []
+        for name in self.names:
+            if name not in header:
+                raise ConfigError(
+                    f"{place}:1: {self} names {quoted(name)}, but the columns are "
+                    f"{shortened(', '.join(header))}"
+                )
+        return Layout(tuple(map(header.index, self.names)), has_header=True)
+
+
+class _Table(NamedTuple):
+    """The rows at the beginning of a file that have the most frequent number of columns."""
+
+    rows: list[list[str]]
+    kinds: list[str]
+    has_header: bool
+
+    @property
+    def texts(self) -> list[int]:
+        return [index for index, kind in enumerate(self.kinds) if kind == _TEXT]
+
+    @property
+    def ids(self) -> list[int]:
+        """The columns that identify their lines."""
+        columns = [[row[index].strip() for row in self.rows] for index in range(len(self.kinds))]
+        columns = [column[self.has_header :] for column in columns]
+        return [
+            index
+            for index, column in enumerate(columns)
+            if self.kinds[index] == "ids"
+            or (all(map(str.isdecimal, column)) and len(set(column)) == len(column))
+        ]
+
+    def has_spaces(self, index: int) -> bool:
+        return any(" " in row[index].strip() for row in self.rows)
+
+    def __str__(self) -> str:
+        columns = enumerate(zip(self.kinds, self.rows[-1], strict=True), 1)
+        shown = [f"{number} {kind} ({_beginning(cell)})" for number, (kind, cell) in columns]
+        return f"its columns are {', '.join(shown)}"
+
+
+def first_lines(path: AnyPath) -> list[str]:
+    """Returns the first lines of a file, without malformed lines; none of a stream.
+
+    Raises:
+      ConfigError: if the file cannot be read (see `files.blocks`).
+    """
+    if files.is_stream(path):
+        return []
+    head = itertools.islice(itertools.chain.from_iterable(files.blocks(path)), HEAD_LINES)
+    return [line for line in head if isinstance(line, str)]
+
+
+def find_sentences(
+    head: Sequence[str],
+    place: object,
+    choice: Choice,
+    is_automatic: bool = True,
+    with_ids: bool = False,
+) -> Layout:
+    """Finds the column of the sentences in a file with one sentence per line.
+
+    Args:
+      head: the first lines of the file (`first_lines`).
+      place: the file, for messages.
+      choice: the column that the user chose, if any.
+      is_automatic: whether the only column of text is chosen, with a message on standard error;
+        otherwise such a file is an error too.
+      with_ids: whether the layout also has the column of the ids of sentences, if there is one.
+
+    Raises:
+      ConfigError: if the lines have several columns, and it is not clear which has the sentences.
+        The message shows the columns, and how to choose.
+    """
+    if choice.names:
+        return choice.layout(head, place, split_at_tabs)
+    table = _table(head, split_at_tabs)
+    if with_ids and table.kinds == [_TEXT] * 2 and not table.has_spaces(0):
+        table.kinds[0] = "ids"
+    if len(table.kinds) < 2 or set(table.kinds) == {_TEXT}:
+        if len(table.kinds) > 1:
+            warning = f"{table}; each line is read as one sentence, unless you set {choice.of([0])}"
+            print(f"warning: {place}: {warning}", file=sys.stderr)
+        elif table.kinds not in ([], [_TEXT]):
+            cell = shortened(table.rows[-1][0])
+            print(
+                f"warning: {place} has {table.kinds[0]} instead of sentences: {cell}",
+                file=sys.stderr,
+            )
+        return WHOLE_LINES
+    if len(table.texts) == 1 and is_automatic:
+        chosen = (*(table.ids[:1] if with_ids else ()), *table.texts)
+        print(f"{place}: {table}; reading {choice.of(chosen)}", file=sys.stderr)
+        return Layout(chosen, len(table.kinds), table.has_header)
+    advice = choice.of(table.texts[:1] if len(table.texts) == 1 else range(1))
+    raise ConfigError(
+        f"{place}: expected one sentence per line, but {table}; choose the column of the "
+        f"sentences, such as {advice}"
+    )
+
+
+def open_lines(
+    path: AnyPath,
+    columns: Sequence[str] = (),
+    skipping: Skipping | None = None,
+    layout: Layout | None = None,
+    with_ids: bool = False,
+) -> tuple[Layout, Iterator[str]]:
+    """Opens a file with one sentence per line.
+
+    Args:
+      path: the file, or a stream.
+      columns: the column of the sentences, a number from 1 or a name in the first line. With
+        `with_ids`, it may be preceded by the column of the ids. If empty,
+        `find_sentences` finds the columns, and prints them.
+      skipping: the policy for malformed lines; None raises an error.
+      layout: the layout, if the file was opened before.
+      with_ids: whether the layout may have a column of ids.
+
+    Returns:
+      The layout, and an iterator over the texts of all lines without a header. The iterator yields
+      the whole lines if the layout has two columns.
+
+    Raises:
+      ConfigError: if the file cannot be read or has another format, or it is unclear which column
+        has the sentences. The iterator raises it on a malformed line.
+    """
+    formats.refuse(path, files.head(path))
+    if len(columns) > 1 + with_ids:
+        expected = "`ID,SENTENCE` or `SENTENCE`" if with_ids else "one column"
+        raise ConfigError(f"--columns={','.join(columns)}: expected {expected}")
+    content: Iterator[Line] = itertools.chain.from_iterable(files.blocks(path))
+    head = list(itertools.islice(content, HEAD_LINES))
+    if layout is None:
+        text_of_head = [line for line in head if isinstance(line, str)]
+        layout = find_sentences(text_of_head, path, Choice(columns), with_ids=with_ids)
+    content = itertools.islice(itertools.chain(head, content), int(layout.has_header), None)
+    texts = content if len(layout.indices) > 1 else map(layout.text, content)
+    return layout, (skipping or Skipping()).lines(texts, f"{path}:", 1 + layout.has_header)
+
+
+def find_pairs(
+    head: Sequence[str], place: object, choice: Choice, count: int = 2, is_exact: bool = False
+) -> Layout:
+    """Finds the columns of the two sentences in a file with one pair per line.
+
+    These are the first two columns, and with `count` 3 the third for gold links. Further columns
+    are allowed.
+
+    Args:
+      head, place, choice: see `find_sentences`.
+      count: the number of columns to read.
+      is_exact: whether further columns are an error.
+
+    Raises:
+      ConfigError: if one of the first two columns does not contain text, or on further columns.
+        The message shows the columns, and how to choose.
+    """
+    if choice.names:
+        return choice.layout(head, place)
+    table = _table(head, split)
+    is_wide = is_exact and len(table.kinds) > count
+    if len(table.kinds) > 1 and (is_wide or not {0, 1} <= set(table.texts)):
+        chosen = table.texts if len(table.texts) == 2 else range(2)
+        raise ConfigError(
+            f"{place}: expected two columns with sentences, but {table}; choose the "
+            f"columns of the sentences, such as {choice.of([*chosen, 2][:count])}"
+        )
+    is_named = bool(head) and head[0].removesuffix("\r") in ("src\ttgt", "src\ttgt\tgold")
+    return Layout(tuple(range(count)), has_header=is_named or table.has_header)
+
+
+def _table(head: Sequence[str], split: Callable[[str], list[str]]) -> _Table:
+    rows = [split(line.strip("\r\n")) for line in head if line.strip()]
+    if not rows:
+        return _Table([], [], False)
+    width = Counter(map(len, rows)).most_common(1)[0][0]
+    rows = [row for row in rows if len(row) == width]
+    kinds, of_rest = _kinds(rows), _kinds(rows[1:])
+    are_names = len(rows) > 2 and all(_NAME.fullmatch(cell.strip()) for cell in rows[0])
+    if are_names and kinds != of_rest and set(_kinds(rows[:1])) == {_TEXT}:
+        return _Table(rows, of_rest, True)
+    return _Table(rows, kinds, False)
+
+
+def _kinds(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns what each column contains: text, numbers, URLs, language codes or ids."""
+    columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
+    columns = [[cell for cell in column if cell not in _MISSING] for column in columns]
+    kinds = [_kind(column) for column in columns]
+    # A few short words may look like codes; beside ids, they are codes.
+    has_ids = not {"numbers", "ids"}.isdisjoint(kinds)
+    return [
+        "language codes"
+        if kind == _TEXT
+        and column
+        and all(map(CODE.fullmatch, column))
+        and (has_ids or 3 * len(set(column)) <= len(column))
+        else kind
+        for kind, column in zip(kinds, columns, strict=True)
+    ]
+
+
+def _beginning(cell: str) -> str:
+    text = " ".join(cell.split())
+    return text if len(text) <= 30 else f"{text[:30]} ..."
+
+
+def _kind(cells: Sequence[str]) -> str:
+    if not cells:
+        return _TEXT
+    if all(map(_is_number, cells)):
+        return "numbers"
+    if all(map(_URL.fullmatch, cells)):
+        return "URLs"
+    return "ids" if all(map(_ID.fullmatch, cells)) and len(set(cells)) == len(cells) else _TEXT
+
+
+def _is_number(cell: str) -> bool:
+    """Whether a cell has digits and no letters, such as a score, a count or a date."""
+    if _EXPONENT.fullmatch(cell):
+        return True
+    return any(map(str.isdecimal, cell)) and not any(map(str.isalpha, cell))
+
+
+def own_text(text: str) -> str:
+    """Returns a text without whitespace at its ends; empty for `RANGE`, which has no own text."""
+    text = text.strip()
+    return "" if text == RANGE else text
+
+
+def join_ranges(rows: Iterable[Sequence[Line]]) -> Iterator[Sequence[Line]]:
+    """Joins each row of texts with `RANGE` to the row before.
+
+    If a verse of one side covers several verses of the other side, eBible's files have its text in
+    the first of their lines, and `RANGE` in the others. The joined rows are followed by as many
+    rows of empty texts, so that the number of rows does not change.
+    """
+    block: list[Sequence[Line]] = []
+    for row in rows:
+        if block and RANGE in row:
+            block.append(row)
+        else:
+            yield from _joined(block)
+            block = [row]
+    yield from _joined(block)
+
+
+def _joined(block: list[Sequence[Line]]) -> list[Sequence[Line]]:
+    if len(block) < 2 and not any(RANGE in row for row in block):
+        return block
+    bad = next((text for row in block for text in row if isinstance(text, Malformed)), None)
+    if bad is not None:
+        return [[bad] * len(row) for row in block]
+    sides = [
+        [side for side in column if side not in ("", RANGE)] for column in zip(*block, strict=True)
+    ]
+    return [[" ".join(map(str, side)) for side in sides], *[[""] * len(sides)] * (len(block) - 1)]
