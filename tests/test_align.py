@@ -302,9 +302,9 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
     "arguments, message",
     [
         ([], "name a file for the links with --output=FILE, or score them with --gold"),
-        (["--layers=all"], "--layers=all prints the scores of all layers: set --gold"),
-        (["--gold", "--layers=all", "--layer=1"], "--layers=all prints the scores of all layers"),
-        (["--gold", "--layers=all", "--html=x.html"], "--layers=all prints the scores of all layers"),
+        (["--layers=all"], "--layers=all prints the scores of all layers: set"),
+        (["--gold", "--layers=all", "--layer=1"], "--layers=all prints the scores of"),
+        (["--gold", "--layers=all", "--html=x.html"], "--layers=all prints the scores of"),
         (["--gold", "--method=all"], "--method=all needs --layers=all"),
         (["--gold", "--encode=all"], "--encode=all needs --layers=all"),
         (["--output=x", "--gold_from=1"], "--gold_from needs --gold"),

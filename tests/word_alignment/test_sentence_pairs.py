@@ -111,7 +111,7 @@ def test_columns_are_chosen_by_number_or_name(write):
     assert words(file, ("1", "2"))[0] == (["1.25"], ["the", "cat"])
     named = write("b.tsv", "score\ten\tde\n" + content)
     assert words(named, ("en", "de")) == TWO
-    with pytest.raises(ConfigError, match="b.tsv:1: --columns=en,fr names 'fr'.* are score, en, de"):
+    with pytest.raises(ConfigError, match="b.tsv:1: .*en,fr names 'fr'.* are score, en, de"):
         words(named, ("en", "fr"))
     with pytest.raises(ConfigError, match="expected the columns of source and target"):
         words(named, ("en",))

@@ -212,7 +212,7 @@ def find_sentences(
         chosen = (*(table.ids[:1] if with_ids else ()), *table.texts)
         print(f"{place}: {table}; reading {choice.of(chosen)}", file=sys.stderr)
         return Layout(chosen, len(table.kinds), table.has_header)
-    advice = choice.of(table.texts[:1] if len(table.texts) == 1 else range(1))
+    advice = choice.of(table.texts[:1] or [0])
     raise ConfigError(
         f"{place}: expected one sentence per line, but {table}; choose the column of the "
         f"sentences, such as {advice}"
@@ -281,10 +281,12 @@ def find_pairs(
     table = _table(head, split)
     is_wide = is_exact and len(table.kinds) > count
     if len(table.kinds) > 1 and (is_wide or not {0, 1} <= set(table.texts)):
-        chosen = table.texts if len(table.texts) == 2 else range(2)
+        names = ("SOURCE", "TARGET", "GOLD")[:count]
+        if len(table.texts) == count == 2:
+            names = choice.of(table.texts).names
         raise ConfigError(
-            f"{place}: expected two columns with sentences, but {table}; choose the "
-            f"columns of the sentences, such as {choice.of([*chosen, 2][:count])}"
+            f"{place}: expected two columns with sentences, but {table}; choose the columns of the "
+            f"sentences with {choice._replace(names=names)}"
         )
     is_named = bool(head) and head[0].removesuffix("\r") in ("src\ttgt", "src\ttgt\tgold")
     return Layout(tuple(range(count)), has_header=is_named or table.has_header)
@@ -298,7 +300,7 @@ def _table(head: Sequence[str], split: Callable[[str], list[str]]) -> _Table:
     rows = [row for row in rows if len(row) == width]
     kinds, of_rest = _kinds(rows), _kinds(rows[1:])
     are_names = len(rows) > 2 and all(_NAME.fullmatch(cell.strip()) for cell in rows[0])
-    if are_names and kinds != of_rest and set(_kinds(rows[:1])) == {_TEXT}:
+    if are_names and any(a == _TEXT != b for a, b in zip(kinds, of_rest, strict=True)):
         return _Table(rows, of_rest, True)
     return _Table(rows, kinds, False)
 
@@ -315,7 +317,7 @@ def _kinds(rows: Sequence[Sequence[str]]) -> list[str]:
         if kind == _TEXT
         and column
         and all(map(CODE.fullmatch, column))
-        and (has_ids or 3 * len(set(column)) <= len(column))
+        and (has_ids or 2 * len(set(column)) <= len(column))
         else kind
         for kind, column in zip(kinds, columns, strict=True)
     ]

@@ -147,3 +147,27 @@ def test_only_the_first_occurrence_of_a_line_is_read(request_, tmp_path, monkeyp
         assert all(file.stat().st_size == 0 for file in german.reading.repeated)
         assert not list((tmp_path / name).rglob("*.hashes"))
     assert request_("c").folder.name != request_("c", duplicates="drop").folder.name
+
+
+def test_codes_of_a_language_share_their_companions(tmp_path):
+    """Pairs have FLORES codes, and text has ISO codes: German text is held out beside pairs."""
+    en, de = random_lines("en", 800), random_lines("de", 800, "üößäabc")
+    rows = "\n".join(f"{b}\t{a}" for a, b in zip(en, de, strict=True))
+    (tmp_path / "deu_Latn-eng_Latn.tsv").write_text(rows)
+    (tmp_path / "de.txt").write_text("\n".join(de)), (tmp_path / "en.txt").write_text("x y\n")
+    data = Data(
+        languages=("en", "de"),
+        mono=(f"{tmp_path}/{{language}}.txt",),
+        pairs=("deu_Latn-eng_Latn",),
+        parallel=(f"{tmp_path}/{{pair}}.tsv",),
+        cache=str(tmp_path / "cache"),
+        vocabulary_size=200,
+    )
+    request = request_of(Config(data=data, objectives=OBJECTIVES))
+    rules = prepasses.hold_out(request, prepasses.texts_of(request), forwards)
+    assert rules["en"].companions is rules["eng_Latn"].companions is None
+    assert rules["de"] == rules["deu_Latn"]
+    is_low = line_hashes(en) < rules["en"].threshold
+    companions = set(np.fromfile(rules["de"].companions, "<u8"))
+    expected = line_hashes(de)[is_low]
+    assert companions == {h for h in expected if h >= rules["de"].threshold} and len(companions) > 5

@@ -96,6 +96,9 @@ def test_a_fixed_order_of_languages_determines_the_deciding_side_of_a_pair():
         0,
         1,
     ]
+    english = (("deu_Latn", "eng_Latn"), ("arb", "eng"), ("de", "en-GB"), ("aeb_Arab", "EN"))
+    assert [held_out.deciding_column(pair) for pair in english] == [1] * 4
+    assert held_out.deciding_column(("fr", "enm")) == 1  # Middle English is before fr
     lines = [f"line {number}" for number in range(2000)]
     others = [f"zeile {line}" if number % 3 else "" for number, line in enumerate(lines)]
     threshold = Rule(SHARE).threshold

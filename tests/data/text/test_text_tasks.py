@@ -274,6 +274,79 @@ def test_files_of_languages_that_are_not_requested_are_reported(config, write):
     assert not describe_unused_files(data, text_tasks(data))
 
 
+@pytest.mark.parametrize(
+    "templates",
+    [
+        ("@Books.{pair}.{source}|@Books.{pair}.{target}",),
+        ("@Books.{source}-{target}.{source}|@Books.{source}-{target}.{target}",),
+        ("@{pair}.tsv",),
+        ("@{pair}.tsv#1|2",),
+        ("@{pair}.jsonl#{source}|{target}",),
+        ("@{pair}.jsonl#de|en",),
+    ],
+)
+def test_files_of_a_pair_in_the_other_order_are_read_with_exchanged_sides(config, write, templates):
+    """As OPUS names them: the codes of a pair are in the order of the alphabet."""
+    write("Books.de-en.de", "eins\nzwei\n"), write("Books.de-en.en", "one\ntwo\n")
+    write("de-en.tsv", "eins\tone\nzwei\ttwo\n")
+    rows = [{"de": "eins", "en": "one"}, {"de": "zwei", "en": "two"}]
+    write("de-en.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    data = config(pairs=("en-de",), parallel=templates).data
+    (task,) = text_tasks(data)
+    assert task.languages == ("en", "de") and read(task) == [("one", "eins"), ("two", "zwei")]
+    (note,) = describe_unused_files(data, [task])
+    assert "en-de has text in the other order, which xlj reads with exchanged sides: " in note
+    in_order = config(pairs=("de-en",), parallel=templates).data
+    (task,) = text_tasks(in_order)
+    assert read(task) == [("eins", "one"), ("zwei", "two")]
+    assert not describe_unused_files(in_order, [task])
+    with pytest.raises(ConfigError, match="data.pairs=en-de has no source"):
+        text_tasks(config(pairs=("de-en", "en-de"), parallel=templates).data)
+
+
+LEIPZIG = "".join(f"{n}\tsentence number {n}\n" for n in range(1, 4))
+WIKIMATRIX = "".join(f"1.0{n}\tsentence {n}\tzeile {n}\tmore\n" for n in range(1, 4))
+
+
+def test_columns_that_are_no_sentences_are_refused_unless_the_template_names_them(config, write):
+    write("en.txt", LEIPZIG), write("en-de.tsv", WIKIMATRIX), write("en.2", "1.5\tx\n2.5\ty\n")
+    write("de.2", "eins\nzwei\n")
+    mono, pairs = {"languages": ("en",)}, {"pairs": ("en-de",)}
+    for fields, message in (
+        (mono | {"mono": ("@en.txt",)}, "1 numbers .3., 2 text .*data.mono=.*en.txt#2$"),
+        (pairs | {"parallel": ("@{pair}.tsv",)}, r"data.parallel=.*en-de.tsv#SOURCE\|TARGET$"),
+        (pairs | {"parallel": ("@{source}.2|@{target}.2",)}, "en.2: .* such as cut -f2$"),
+    ):
+        (task,) = text_tasks(config(**fields).data)
+        with pytest.raises(ConfigError, match=message):
+            task.units(1000)
+    (task,) = text_tasks(config(**mono, mono=("@en.txt#2",)).data)
+    assert read(task) == [*((f"sentence number {n}",) for n in range(1, 4)), ("",)]
+    (task,) = text_tasks(config(**pairs, parallel=("@{pair}.tsv#3|2",)).data)
+    assert read(task, size=20) == [(f"zeile {n}", f"sentence {n}") for n in range(1, 4)]
+    write("en-de.tsv", WIKIMATRIX + "1.2\tx\n")
+    (task,) = text_tasks(config(**pairs, parallel=("@{pair}.tsv#3|2",)).data)
+    with pytest.raises(ConfigError, match="line 4 has 1 tabs; the template names the columns 3, 2"):
+        read(task)
+
+
+def test_ranges_of_ebible_join_a_verse_to_the_one_before(config, write):
+    write("en", "a\nb\n\nc\n<range>\nd\n"), write("de", "A\n<range>\n\nC\nD\n<range>\n")
+    data = config(pairs=("en-de",), parallel=("@en|@de",)).data
+    joined = [("a b", "A"), ("", ""), ("", ""), ("c d", "C D"), ("", ""), ("", "")]
+    (task,) = text_tasks(data)
+    assert read(task) == joined
+    write("en-de.tsv", "a\tA\nb\t<range>\nc\tC\n")
+    (task,) = text_tasks(config(pairs=("en-de",), parallel=("@{pair}.tsv",)).data)
+    assert read(task) == [("a b", "A"), ("", ""), ("c", "C")]
+    (task,) = text_tasks(config(languages=("en",), mono=("@{language}",)).data)
+    (unit,) = task.units(1000)
+    reader = UnitReader(unit, 0, PLAIN)
+    (chunk,) = reader.chunks()
+    assert chunk.columns == (["a", "b", "", "c", "d", ""],)
+    assert reader.dropped == {"joined to the line before": 1}
+
+
 def test_filtered_and_excluded_lines_are_dropped_and_counted(config, write, tmp_path, monkeypatch):
     (tmp_path / "own_filter.py").write_text("def short(line):\n    return len(line) < 6\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,0 +1,121 @@
+"""Columns of numbers, ids, URLs and codes are no sentences; ranges join lines."""
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.io import columns
+from xlj.io.malformed import Skipping
+
+PAIRS = [("The cat sleeps.", "Die Katze schläft."), ("Good morning!", "Guten Morgen!")]
+
+
+def table(*others, order):
+    """Lines whose columns are chosen by a letter: s, t for the sides, or the index of a column."""
+    sides = {"s": [a for a, _ in PAIRS], "t": [b for _, b in PAIRS]}
+    sides |= {f"{k}": list(column) for k, column in enumerate(others)}
+    return ["\t".join(row) for row in zip(*(sides[name] for name in order), strict=True)]
+
+
+NUMBERS, FLOATS, DATES = ("17", "4"), ("1.0712", "9e-05"), ("2010-05-21 13:03", "\\N")
+IDS, VERSES, CODES, SCRIPTS = (
+    ("de-01", "de-02"),
+    ("GEN 1:1", "GEN 1:2"),
+    ("en", "en"),
+    ("deu_Latn",) * 2,
+)
+URLS = ("https://a.org/x", "http://b.org/y?z=1")
+
+
+@pytest.mark.parametrize(
+    "kind, cells",
+    [
+        ("numbers", NUMBERS),
+        ("numbers", FLOATS),
+        ("numbers", DATES),
+        ("ids", IDS),
+        ("ids", VERSES),
+        ("URLs", URLS),
+        ("language codes", CODES),
+        ("language codes", SCRIPTS),
+    ],
+)
+def test_the_only_column_of_text_is_read_and_named(kind, cells, capsys):
+    for order, at in (("0s", 1), ("s0", 0), ("0s0", 1)):
+        layout = columns.find_sentences(table(cells, order=order), "f", columns.Choice())
+        assert layout == columns.Layout((at,), len(order)), order
+        printed = capsys.readouterr().err
+        assert f"f: its columns are 1 {'text' if at == 0 else kind} (" in printed
+        assert printed.endswith(f"; reading --columns={at + 1}\n")
+    with pytest.raises(ConfigError, match=f"f: .* 1 {kind} .*such as x.txt#2$"):
+        choice = columns.Choice((), "x.txt#", "|")
+        columns.find_sentences(table(cells, order="0s"), "f", choice, is_automatic=False)
+    with pytest.raises(ConfigError, match=f"1 {kind} .*2 text .* 3 text .*--columns=2,3$"):
+        columns.find_pairs(table(cells, order="0st"), "f", columns.Choice())
+    with pytest.raises(ConfigError, match=f"1 text .*2 {kind} .*--columns=SOURCE,TARGET$"):
+        columns.find_pairs(table(cells, order="s0"), "f", columns.Choice())
+    with pytest.raises(ConfigError, match=f"3 {kind} .*x.tsv#1|2$"):
+        columns.find_pairs(
+            table(cells, order="st0"), "f", columns.Choice((), "x.tsv#", "|"), is_exact=True
+        )
+    assert columns.find_pairs(table(cells, order="st0"), "f", columns.Choice()).indices == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["cat\tKatze", "dog\tHund", "cat\tKater"],
+        ["the\tdie"],
+        ["12 apples\t12 Äpfel", "3 men\t3 Männer"],
+        ["第1章\tChapter 1", "第2章\tChapter 2"],
+        ["Yes\tJa", "No\tNein", "1984\tneunzehn"],
+    ],
+)
+def test_text_with_digits_and_short_words_is_text(lines):
+    assert columns.find_pairs(lines, "f", columns.Choice()) == columns.Layout((0, 1))
+    whole = columns.find_sentences(lines, "f", columns.Choice(), is_automatic=False)
+    assert whole == columns.WHOLE_LINES
+
+
+def test_tatoebas_four_columns_and_a_header_are_recognised():
+    four = table(NUMBERS, ("8", "9"), order="0s1t")
+    with pytest.raises(ConfigError, match="--columns=2,4$"):
+        columns.find_pairs(four, "f", columns.Choice())
+    chosen = columns.find_pairs(four, "f", columns.Choice(("2", "4")))
+    assert [chosen.texts(line.split("\t")) for line in four] == [list(pair) for pair in PAIRS]
+    named = ["id\tlang\tsentence", *table(NUMBERS, CODES, order="01s")]
+    layout = columns.find_sentences(named, "f", columns.Choice(), with_ids=True)
+    assert layout == columns.Layout((0, 2), 3, has_header=True)
+    by_name = columns.find_sentences(named, "f", columns.Choice(("sentence",)))
+    assert by_name == columns.Layout((2,), has_header=True)
+    with pytest.raises(ConfigError, match="f:1: --columns=text names 'text', but .*lang, sentence"):
+        columns.find_sentences(named, "f", columns.Choice(("text",)))
+
+
+def test_a_scores_column_is_no_id_and_odd_lines_do_not_change_the_columns(tmp_path, capsys):
+    assert columns.find_sentences(
+        table(FLOATS, order="0s"), "f", columns.Choice(), with_ids=True
+    ).indices == (1,)
+    file = tmp_path / "a.txt"
+    lines = [f"{k}\tsentence number {k}" for k in range(250)]
+    lines[3], lines[5], lines[240] = "a stray line", "", "240\twith\ttabs"
+    file.write_text("\n".join(lines))
+    with pytest.raises(ConfigError, match="a.txt:4: the line has 1 columns; expected 2 columns"):
+        list(columns.open_lines(file)[1])
+    skipping = Skipping("skip")
+    texts = list(columns.open_lines(file, skipping=skipping)[1])
+    expected = [f"sentence number {k}" for k in range(250)]
+    expected[3] = expected[5] = expected[240] = ""
+    assert texts == expected and skipping.rows == [3, 240]
+
+
+def test_a_file_of_numbers_is_read_with_a_warning(tmp_path, capsys):
+    (tmp_path / "scores").write_text("0.5\n0.75\n")
+    assert list(columns.open_lines(tmp_path / "scores")[1]) == ["0.5", "0.75"]
+    assert "scores has numbers instead of sentences: 0.75" in capsys.readouterr().err
+
+
+def test_ranges_join_rows_to_the_row_before():
+    r = columns.RANGE
+    rows = [[r, "x"], ["a", "b"], ["c", r], ["d", "e"], [r, "f"], [r, ""], ["g", "h"], [r, r]]
+    joined = [["", "x"], ["a c", "b"], ["", ""], ["d", "e f"], ["", ""], ["", ""]]
+    assert list(map(list, columns.join_ranges(rows))) == [*joined, ["g", "h"], ["", ""]]
