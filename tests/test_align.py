@@ -196,6 +196,8 @@ def test_pairs_are_read_in_several_formats(run, tmp_path):
         "a.tsv": "\n".join(map("\t".join, zip(*sides, strict=True))) + "\n",
         "a.txt": "\n".join(map(" ||| ".join, zip(*sides, strict=True))) + "\n",
         "scored.tsv": "".join(f"1.5\t{a}\t{b}\n" for a, b in zip(*sides, strict=True)),
+        "tatoeba.tsv": "".join(f"7\t{a}\t8\t{b}\n" for a, b in zip(*sides, strict=True)),
+        "ids.en": "".join(f"{n}\t{line}\n" for n, line in enumerate(sides[0])),
         "a.en": "\n".join(sides[0]) + "\n",
         "a.de": "\n".join(sides[1]) + "\n",
     }
@@ -207,6 +209,8 @@ def test_pairs_are_read_in_several_formats(run, tmp_path):
             ("a.tsv", []),
             ("a.txt", []),
             ("scored.tsv", ["--columns=2,3"]),
+            ("tatoeba.tsv", ["--columns=2,4"]),
+            (f"ids.en|{tmp_path / 'a.de'}", []),
             (f"a.en|{tmp_path / 'a.de'}", []),
         )
     ]

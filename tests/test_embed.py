@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from xlj import embed
 from xlj.config import ConfigError
 from xlj.inference import pretrained
+from xlj.io import file_ranges
 from xlj.retrieval import embedder
 from xlj.retrieval.embedder import Embedder
 
@@ -44,6 +46,35 @@ def test_each_line_gets_one_row(run, text, tmp_path, checkpoint, dtype):
     expected = Embedder(pretrained.load(checkpoint), (1,), "text").embed(LINES)[0]
     assert vectors.dtype == dtype and not vectors[1].any() and vectors[0].any()
     np.testing.assert_array_equal(vectors, expected.astype(dtype))
+
+
+@pytest.mark.parametrize("way", ["file", "pipe", "shards"])
+def test_a_column_of_sentences_is_embedded_without_ids_and_header(run, tmp_path, monkeypatch, way):
+    """As in files of Leipzig and Tatoeba; the vectors are those of the sentences alone."""
+    monkeypatch.setattr(file_ranges.split_files, "__defaults__", (30,))
+    (tmp_path / "plain").write_text("\n".join([*LINES, ""]))
+    ids = "".join(f"{n}\teng\t{line}\n" if line else "\n" for n, line in enumerate(LINES))
+    (tmp_path / "ids").write_text(f"id\tlang\ttext\n{ids}5\teng\n<range>\n")
+    run(f"--input={tmp_path / 'plain'}", f"--output={tmp_path / 'plain.npy'}")
+    path, output = tmp_path / "ids", tmp_path / "out.npy"
+    flags = [f"--output={output}", "--malformed=skip"]
+    if way == "pipe":
+        os.mkfifo(tmp_path / "pipe")
+        threading.Thread(
+            target=lambda: (tmp_path / "pipe").write_bytes(path.read_bytes()), daemon=True
+        ).start()
+        path = tmp_path / "pipe"
+    if way == "shards":
+        flags = [f"--output={tmp_path / 'parts'}", "--malformed=skip", "--shard=1/1"]
+    printed = run(f"--input={path}", *flags).err
+    assert "columns are 1 numbers (3), 2 language codes (eng), 3 text (Ich lese" in printed
+    assert "skipped: wrong number of columns: 2 (first: " in printed
+    parts = sorted((tmp_path / "parts").glob("*.npy")) if way == "shards" else [output]
+    vectors = np.concatenate([np.load(part) for part in parts])
+    expected = np.load(tmp_path / "plain.npy")
+    assert len(parts) > 2 or way != "shards"
+    np.testing.assert_allclose(vectors[:4], expected, atol=1e-6)
+    assert len(vectors) == 6 and np.isnan(vectors[4:]).all()
 
 
 @pytest.mark.parametrize("shard", [False, True])

@@ -97,6 +97,42 @@ def test_blank_lines_between_documents_change_nothing(run, texts, tmp_path):
     assert len({output.read_text("utf-8") for output in outputs}) == 1
 
 
+def test_copies_are_counted_and_left_out_on_request(checkpoint, call, texts, tmp_path):
+    folder, source, target = texts
+    (tmp_path / "b").write_text("\n".join([*target, source[30], source[33].upper()]))
+    flags = [f"--checkpoint={checkpoint}", f"--source={folder / 'a.txt'}", "--threshold=0"]
+    flags += [f"--target={tmp_path / 'b'}", f"--output={tmp_path / 'pairs'}"]
+    printed = call(mine.main, *flags)
+    pairs = [line.split("\t") for line in (tmp_path / "pairs").read_text().splitlines()]
+    copies = [pair for pair in pairs if pair[0].casefold() == pair[1].casefold()]
+    assert [source[30]] * 2 in copies
+    assert f"no translations: {len(copies)} (--drop_copies leaves them out)" in printed.err
+    printed = call(mine.main, *flags, "--drop_copies")
+    others = [line.split("\t") for line in (tmp_path / "pairs").read_text().splitlines()]
+    assert others == [pair for pair in pairs if pair not in copies]
+    assert f"no translations: {len(copies)} (left out)" in printed.err
+    assert json.loads(printed.out)["pairs"] == len(others)
+
+
+def test_columns_select_the_sentences_with_or_without_ids(run, texts, tmp_path):
+    folder, source, target = texts
+    for name, side in (("a", source), ("b", target)):
+        rows = [f"{k}\ten\t{line}\n" for k, line in enumerate(side)]  # as in Tatoeba's files
+        (tmp_path / name).write_text("".join(rows), "utf-8")
+    sides = [f"--source={tmp_path / 'a'}", f"--target={tmp_path / 'b'}", "--threshold=0"]
+    plain = [f"--source={folder / 'a.txt'}", f"--target={folder / 'b.txt'}", "--threshold=0"]
+    outputs = []
+    for flags in (plain, [*sides, "--columns=3"], sides, [*sides, "--columns=1,3"]):
+        whole = run(*flags, f"--output={tmp_path / 'pairs'}")
+        outputs.append((tmp_path / "pairs").read_text("utf-8"))
+        if flags is sides:
+            assert run(*flags, f"--output={tmp_path / 'parts'}", "--shard=1/1") == whole
+            assert (tmp_path / "parts" / "pairs.tsv").read_text("utf-8") == outputs[-1]
+    assert outputs[0] == outputs[1] and outputs[2] == outputs[3]
+    ids = [tuple(map(int, line.split("\t"))) for line in outputs[2].splitlines()]
+    assert "".join(f"{source[i]}\t{target[j]}\n" for i, j in ids) == outputs[0]
+
+
 def test_the_ending_of_the_output_selects_its_compression(run, texts, tmp_path):
     folder, *_ = texts
     sides = [f"--source={folder / 'a.txt'}", f"--target={folder / 'b.txt'}", "--threshold=0"]

@@ -95,6 +95,63 @@ def test_the_best_pairs_are_written_in_their_input_order(run, text, tmp_path):
     assert pairs == [f"{text[k]}\t{scores[k]:.6f}" for k in above]
 
 
+def test_pairs_in_other_columns_and_formats_have_the_same_scores(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(file_ranges, "RANGE_BYTES", 300)  # several parts, with one header
+    pairs = [line.split("\t") for line in lines_of(12)]
+    expected, _ = run(f"--input={write_rows(tmp_path / 'a.tsv', pairs)}")
+    rows = [["score", "en", "de"], *([f"1.0{n}", *pair] for n, pair in enumerate(pairs))]
+    named = write_rows(tmp_path / "named.tsv", rows)
+    records = [
+        json.dumps({"translation": dict(zip(("en", "de"), pair, strict=True))}) for pair in pairs
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(records))
+    units = "".join(
+        f'<tu><tuv xml:lang="de"><seg>{b}</seg></tuv>'
+        f'<tuv xml:lang="en-US"><seg>{a}</seg></tuv></tu>'
+        for a, b in pairs
+    )
+    (tmp_path / "a.tmx").write_text(f"<tmx><header/><body>{units}</body></tmx>")
+    for side in range(2):  # as in Leipzig's files
+        column = [[f"{n}", pair[side]] for n, pair in enumerate(pairs, 1)]
+        write_rows(tmp_path / f"ids.{side}", column)
+    for flags in (
+        [f"--input={named}", "--columns=en,de"],
+        [f"--input={named}", "--columns=2,3", "--keep=1"],
+        [f"--input={tmp_path}/a.jsonl", "--columns=translation.en,translation.de"],
+        [f"--input={tmp_path}/a.tmx", "--columns=eng,deu"],
+        [f"--input={tmp_path}/ids.0|{tmp_path}/ids.1"],
+        [f"--source={tmp_path}/ids.0", f"--target={tmp_path}/ids.1"],
+    ):
+        scores, _ = run(*flags)
+        if "--keep=1" in flags:  # the header was scored as a pair too
+            assert scores == named.read_text().splitlines()
+        else:
+            assert scores == expected, flags
+    with pytest.raises(ConfigError, match="1 numbers .*2 text .*3 text .*--columns=2,3$"):
+        run(f"--input={named}")
+
+
+def write_rows(file, rows):
+    file.write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
+    return file
+
+
+def test_pairs_with_the_same_sides_are_counted_and_left_out_on_request(run, tmp_path):
+    pairs = [line.split("\t") for line in lines_of(8)]
+    pairs[2], pairs[5] = [pairs[2][0]] * 2, ["A Cat", " a  cat"]
+    file = write_rows(tmp_path / "a.tsv", [*pairs, ["only", ""]])
+    scores, printed = run(f"--input={file}")
+    assert len(scores) == 9 and "the same, so no translations: 2 (--drop_copies" in printed
+    best, _ = run(f"--input={file}", "--keep=0.25")
+    assert best == ["\t".join(pairs[2]), "\t".join(pairs[5])]
+    rest, printed = run(f"--input={file}", "--drop_copies", "--scores")
+    assert "no translations: 2 (left out)" in printed
+    kept = [k for k in range(8) if k not in (2, 5)]
+    assert rest == ["\t".join([*pairs[k], scores[k]]) for k in kept]
+    best, _ = run(f"--input={file}", "--drop_copies", "--keep=0.25")
+    assert len(best) == 2 and set(best) < {"\t".join(pairs[k]) for k in kept}
+
+
 @pytest.mark.parametrize("by", ["cosine", "margin"])
 def test_shards_equal_a_single_run_and_damaged_parts_are_written_again(
     run, text, tmp_path, checkpoint, call, by, monkeypatch

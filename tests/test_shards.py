@@ -76,6 +76,10 @@ def test_links_of_shards_equal_those_of_one_run(folder, checkpoint, call):
         call(align.main, *flags, *file_flags)
         expected += (folder / "links").read_text()
     assert actual == expected
+    named = [f"--input={folder}/pairs*.tsv", "--columns=src,tgt", f"--output={folder}/named"]
+    call(align.main, *flags, *named, "--shard=1/1")
+    parts = sorted((folder / "named").glob("*.links"))
+    assert "".join(part.read_text() for part in parts) == expected
     with pytest.raises(ConfigError, match="another job; .*: output_format, words;"):
         call(align.main, *flags, *shard_flags, "--output_format=words", "--words=whitespace")
     with pytest.raises(ConfigError, match="--shard writes only links"):
