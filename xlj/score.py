@@ -117,6 +117,7 @@ def check(flags: Namespace) -> None:
     if flags.output != "-":
         names = ("checkpoint", "input", "source", "target")
         inputs: list[tuple[str, str | Path | None]] = [(n, getattr(flags, n)) for n in names]
+        inputs += [("input", side) for side in filter(None, f"{flags.input or ''}".split("|"))]
         outputs.check_output("output", flags.output, inputs)
 
 

@@ -65,6 +65,7 @@ def test_the_only_column_of_text_is_read_and_named(kind, cells, capsys):
     [
         ["cat\tKatze", "dog\tHund", "cat\tKater"],
         ["the\tdie"],
+        ["covid19\tKovid", "covid19\tCOVID"],
         ["12 apples\t12 Äpfel", "3 men\t3 Männer"],
         ["第1章\tChapter 1", "第2章\tChapter 2"],
         ["Yes\tJa", "No\tNein", "1984\tneunzehn"],
@@ -76,7 +77,7 @@ def test_text_with_digits_and_short_words_is_text(lines):
     assert whole == columns.WHOLE_LINES
 
 
-def test_tatoebas_four_columns_and_a_header_are_recognised():
+def test_tatoebas_four_columns_and_a_header_are_recognised(capsys):
     four = table(NUMBERS, ("8", "9"), order="0s1t")
     with pytest.raises(ConfigError, match="--columns=2,4$"):
         columns.find_pairs(four, "f", columns.Choice())
@@ -85,6 +86,12 @@ def test_tatoebas_four_columns_and_a_header_are_recognised():
     named = ["id\tlang\tsentence", *table(NUMBERS, CODES, order="01s")]
     layout = columns.find_sentences(named, "f", columns.Choice(), with_ids=True)
     assert layout == columns.Layout((0, 2), 3, has_header=True)
+    note = "reading --columns=1,3, without the names of columns in line 1\n"
+    assert capsys.readouterr().err.endswith(note)
+    scored = ["source\ttarget\tscore", *table(("1", "2"), order="st0")]
+    assert columns.find_pairs(scored, "g", columns.Choice()) == columns.Layout((0, 1), 0, True)
+    assert "without the names of columns in line 1" in capsys.readouterr().err
+    assert not columns.find_pairs(["", *scored], "g", columns.Choice()).has_header
     by_name = columns.find_sentences(named, "f", columns.Choice(("sentence",)))
     assert by_name == columns.Layout((2,), has_header=True)
     with pytest.raises(ConfigError, match="f:1: --columns=text names 'text', but .*lang, sentence"):
@@ -111,7 +118,7 @@ def test_a_scores_column_is_no_id_and_odd_lines_do_not_change_the_columns(tmp_pa
 def test_a_file_of_numbers_is_read_with_a_warning(tmp_path, capsys):
     (tmp_path / "scores").write_text("0.5\n0.75\n")
     assert list(columns.open_lines(tmp_path / "scores")[1]) == ["0.5", "0.75"]
-    assert "scores has numbers instead of sentences: 0.75" in capsys.readouterr().err
+    assert "scores: its columns are 1 numbers (0.75), not sentences" in capsys.readouterr().err
 
 
 def test_ranges_join_rows_to_the_row_before():

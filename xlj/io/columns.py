@@ -4,6 +4,7 @@ A column of numbers, ids, URLs or language codes is not taken for sentences, unl
 the column.
 """
 
+import functools
 import itertools
 import re
 import sys
@@ -150,6 +151,10 @@ class _Table(NamedTuple):
             or (all(map(str.isdecimal, column)) and len(set(column)) == len(column))
         ]
 
+    @property
+    def header_note(self) -> str:
+        return ", without the names of columns in line 1" if self.has_header else ""
+
     def has_spaces(self, index: int) -> bool:
         return any(" " in row[index].strip() for row in self.rows)
 
@@ -197,20 +202,18 @@ def find_sentences(
     table = _table(head, split_at_tabs)
     if with_ids and table.kinds == [_TEXT] * 2 and not table.has_spaces(0):
         table.kinds[0] = "ids"
-    if len(table.kinds) < 2 or set(table.kinds) == {_TEXT}:
-        if len(table.kinds) > 1:
-            warning = f"{table}; each line is read as one sentence, unless you set {choice.of([0])}"
-            print(f"warning: {place}: {warning}", file=sys.stderr)
-        elif table.kinds not in ([], [_TEXT]):
-            cell = shortened(table.rows[-1][0])
-            print(
-                f"warning: {place} has {table.kinds[0]} instead of sentences: {cell}",
-                file=sys.stderr,
+    if set(table.kinds) <= {_TEXT}:
+        if len(table.kinds) > 1 and is_automatic:
+            _note(
+                f"warning: {place}: {table}; a line is one sentence unless you set {choice.of([0])}"
             )
+        return WHOLE_LINES
+    if len(table.kinds) == 1:
+        _note(f"warning: {place}: {table}, not sentences")
         return WHOLE_LINES
     if len(table.texts) == 1 and is_automatic:
         chosen = (*(table.ids[:1] if with_ids else ()), *table.texts)
-        print(f"{place}: {table}; reading {choice.of(chosen)}", file=sys.stderr)
+        _note(f"{place}: {table}; reading {choice.of(chosen)}{table.header_note}")
         return Layout(chosen, len(table.kinds), table.has_header)
     advice = choice.of(table.texts[:1] or [0])
     raise ConfigError(
@@ -281,7 +284,7 @@ def find_pairs(
     table = _table(head, split)
     is_wide = is_exact and len(table.kinds) > count
     if len(table.kinds) > 1 and (is_wide or not {0, 1} <= set(table.texts)):
-        names = ("SOURCE", "TARGET", "GOLD")[:count]
+        names: Sequence[str] = ("SOURCE", "TARGET", "GOLD")[:count]
         if len(table.texts) == count == 2:
             names = choice.of(table.texts).names
         raise ConfigError(
@@ -289,7 +292,15 @@ def find_pairs(
             f"sentences with {choice._replace(names=names)}"
         )
     is_named = bool(head) and head[0].removesuffix("\r") in ("src\ttgt", "src\ttgt\tgold")
+    if table.has_header and not is_named:
+        _note(f"{place}: {table}{table.header_note}")
     return Layout(tuple(range(count)), has_header=is_named or table.has_header)
+
+
+@functools.cache
+def _note(message: str) -> None:
+    """Prints a message about a file, once even if the file is read several times."""
+    print(message, file=sys.stderr)
 
 
 def _table(head: Sequence[str], split: Callable[[str], list[str]]) -> _Table:
@@ -299,8 +310,9 @@ def _table(head: Sequence[str], split: Callable[[str], list[str]]) -> _Table:
     width = Counter(map(len, rows)).most_common(1)[0][0]
     rows = [row for row in rows if len(row) == width]
     kinds, of_rest = _kinds(rows), _kinds(rows[1:])
+    is_first = split(head[0].strip("\r\n")) == rows[0]
     are_names = len(rows) > 2 and all(_NAME.fullmatch(cell.strip()) for cell in rows[0])
-    if are_names and any(a == _TEXT != b for a, b in zip(kinds, of_rest, strict=True)):
+    if is_first and are_names and any(a == _TEXT != b for a, b in zip(kinds, of_rest, strict=True)):
         return _Table(rows, of_rest, True)
     return _Table(rows, kinds, False)
 
@@ -360,7 +372,7 @@ def join_ranges(rows: Iterable[Sequence[Line]]) -> Iterator[Sequence[Line]]:
     """
     block: list[Sequence[Line]] = []
     for row in rows:
-        if block and RANGE in row:
+        if RANGE in row:
             block.append(row)
         else:
             yield from _joined(block)
