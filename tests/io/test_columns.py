@@ -53,7 +53,7 @@ def test_the_only_column_of_text_is_read_and_named(kind, cells, capsys):
         columns.find_pairs(table(cells, order="0st"), "f", columns.Choice())
     with pytest.raises(ConfigError, match=f"1 text .*2 {kind} .*--columns=SOURCE,TARGET$"):
         columns.find_pairs(table(cells, order="s0"), "f", columns.Choice())
-    with pytest.raises(ConfigError, match=f"3 {kind} .*x.tsv#1|2$"):
+    with pytest.raises(ConfigError, match=rf"3 {kind} .*x.tsv#1\|2$"):
         columns.find_pairs(
             table(cells, order="st0"), "f", columns.Choice((), "x.tsv#", "|"), is_exact=True
         )

@@ -1,5 +1,6 @@
 """A config takes languages and lengths from the rows that it names; unsuitable rows are errors."""
 
+import dataclasses
 import shutil
 import sys
 
@@ -58,6 +59,12 @@ def test_existing_rows_are_listed_if_text_is_missing(tiny, store):
     tiny.data.mono = "/no/such/{language}.txt"
     with pytest.raises(ConfigError, match=rf"(?s)matches none.*data\.rows=.*{store.path.name}"):
         prepare_rows(parse(tiny))
+    for key, names in (("languages", "en,fr"), ("pairs", "en-fr")):  # rows of other text are not
+        changed = parse(tiny.copy_and_resolve_references())
+        data = dataclasses.replace(changed.data, **{key: tuple(names.split(","))})
+        with pytest.raises(ConfigError) as error:
+            request_of(dataclasses.replace(changed, data=data))
+        assert "matches none" in str(error.value) and store.path.name not in str(error.value)
 
 
 def test_only_kinds_of_rows_that_an_objective_reads_are_opened(rows, store):

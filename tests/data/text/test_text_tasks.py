@@ -296,6 +296,11 @@ def test_files_of_a_pair_in_the_other_order_are_read_with_exchanged_sides(config
     assert task.languages == ("en", "de") and read(task) == [("one", "eins"), ("two", "zwei")]
     (note,) = describe_unused_files(data, [task])
     assert "en-de has text in the other order, which xlj reads with exchanged sides: " in note
+    if templates == ("@{pair}.tsv",):
+        write("de-en.tsv", "1.5\teins\tone\n1.25\tzwei\ttwo\n")
+        with pytest.raises(ConfigError, match=r"1 numbers .*de-en.tsv#2\|3$"):
+            task.units(1000)
+        write("de-en.tsv", "eins\tone\nzwei\ttwo\n")
     in_order = config(pairs=("de-en",), parallel=templates).data
     (task,) = text_tasks(in_order)
     assert read(task) == [("eins", "one"), ("zwei", "two")]

@@ -20,7 +20,7 @@ import importlib
 import importlib.machinery
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +191,16 @@ class FileSource(TextSource):
 
     def _size(self) -> int:
         return sum(map(storage.size, self.paths))
+
+
+class ExchangedFile(FileSource):
+    """A file of pairs whose columns have the languages in the other order."""
+
+    def identity(self) -> str | list | dict:
+        return [*super().identity(), "exchanged"]
+
+    def _split(self, line: Line) -> Sequence[Line]:
+        return super()._split(line)[::-1]
 
 
 class AlignedFiles(FileSource):
@@ -519,14 +529,19 @@ def open_sources(text: str, columns: tuple[str, ...], data: Data, key: str) -> l
     return _open_files(text, columns, key)
 
 
-def exchange_sides(text: str) -> str:
-    """Returns the filled template of pairs that names the same sources with exchanged sides."""
+def open_exchanged(text: str, find: Callable[[str], list[TextSource]]) -> list[TextSource]:
+    """Returns the sources of pairs that a filled template names, with exchanged sides.
+
+    Args:
+      find: returns the sources of a filled template.
+    """
     name, sign, fields = text.partition("#")
-    if not sign and "|" not in text:
-        return f"{text}#2|1"
     if sign:
-        return f"{name}#{'|'.join(reversed(fields.split('|')))}"
-    return "|".join(reversed(text.split("|")))
+        return find(f"{name}#{'|'.join(reversed(fields.split('|')))}")
+    if "|" in text:
+        return find("|".join(reversed(text.split("|"))))
+    sources = [source for source in find(text) if isinstance(source, FileSource)]
+    return [ExchangedFile(text, source.columns, source.paths) for source in sources]
 
 
 def _split_fields(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from xlj.config import ConfigError, Data
-from xlj.data.text.sources import FileSource, Part, TextSource, exchange_sides, open_sources
+from xlj.data.text.sources import FileSource, Part, TextSource, open_exchanged, open_sources
 from xlj.data.text.templates import fill, match, split_pair
 from xlj.io import storage
 
@@ -199,7 +199,7 @@ def _exchanged_finder(
         if _NAME_KEYS[key] != "data.pairs" or exchanged in languages:
             return []
         values = _placeholders({exchanged: languages[name][::-1]}, key)[exchanged]
-        return find(exchange_sides(fill(template, values, key)), name)
+        return open_exchanged(fill(template, values, key), lambda text: find(text, name))
 
     return find_exchanged
 
