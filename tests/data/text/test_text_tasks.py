@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from xlj.config import ConfigError
-from xlj.data.text import held_out
+from xlj.data.text import held_out, sources
 from xlj.data.text.cleaning import clean, line_hashes
 from xlj.data.text.text_tasks import describe_unused_files, text_tasks
 from xlj.data.text.text_units import ReadOptions, UnitReader, read_excluded_lines
@@ -350,6 +350,24 @@ def test_ranges_of_ebible_join_a_verse_to_the_one_before(config, write):
     (chunk,) = reader.chunks()
     assert chunk.columns == (["a", "b", "", "c", "d", ""],)
     assert reader.dropped == {"joined to the line before": 1}
+
+
+def test_ranges_join_over_blocks_and_other_blocks_stay_the_same():
+    """Chunks, and so rows, depend on the sizes of blocks."""
+    blocks = [
+        (["a", "b"], ["A", "B"]),
+        (["c"], ["C"]),
+        (["<range>", "d"], ["D", "E"]),
+        (["f"], ["F"]),
+    ]
+    joined = list(sources._join_ranges(iter(blocks)))
+    assert [tuple(map(list, block)) for block in joined] == [
+        blocks[0],
+        (["c", "", "d"], ["C D", "", "E"]),
+        blocks[3],
+    ]
+    assert joined[0] is blocks[0] and joined[2] is blocks[3]
+    assert list(sources._join_ranges(iter(()))) == []
 
 
 def test_filtered_and_excluded_lines_are_dropped_and_counted(config, write, tmp_path, monkeypatch):
