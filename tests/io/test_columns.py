@@ -98,6 +98,19 @@ def test_tatoebas_four_columns_and_a_header_are_recognised(capsys):
         columns.find_sentences(named, "f", columns.Choice(("text",)))
 
 
+def test_codes_are_repeated_or_known_and_beside_ids():
+    def kinds(*rows):
+        with pytest.raises(ConfigError) as error:
+            columns.find_pairs(rows, "f", columns.Choice())
+        return [part.split(" (")[0] for part in str(error.value).split("are ")[1].split("), ")]
+
+    assert (
+        kinds("7\teng\tyes")[1] == kinds("7\teng_Latn\tyes", "8\tar\tyes")[1] == "2 language codes"
+    )
+    assert kinds("7\tone\tzwei", "8\ttwo\tdrei")[1] == "2 text"
+    assert kinds("tlh\tja nein\tyes", "tlh\tx y\tno")[0] == "1 language codes"
+
+
 def test_a_scores_column_is_no_id_and_odd_lines_do_not_change_the_columns(tmp_path, capsys):
     assert columns.find_sentences(
         table(FLOATS, order="0s"), "f", columns.Choice(), with_ids=True

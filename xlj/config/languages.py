@@ -44,6 +44,11 @@ def language_of(code: str) -> str:
     return _parts_of(code)[0]
 
 
+def is_known(code: str) -> bool:
+    """Whether a code is of a language that has a code in ISO 639-1."""
+    return language_of(code) in _TWO_LETTERS.values()
+
+
 def is_english(code: str) -> bool:
     """Whether a code is a code of English."""
     return language_of(code) == ENGLISH

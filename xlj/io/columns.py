@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from xlj.config import ConfigError
-from xlj.config.languages import CODE
+from xlj.config.languages import CODE, is_known
 from xlj.io import files, formats
 from xlj.io.malformed import Line, Malformed, Skipping
 from xlj.io.quoting import quoted, shortened
@@ -322,14 +322,14 @@ def _kinds(rows: Sequence[Sequence[str]]) -> list[str]:
     columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
     columns = [[cell for cell in column if cell not in _MISSING] for column in columns]
     kinds = [_kind(column) for column in columns]
-    # A few short words may look like codes; beside ids, they are codes.
+    # A few short words may look like codes. Codes are repeated, or known and beside ids.
     has_ids = not {"numbers", "ids"}.isdisjoint(kinds)
     return [
         "language codes"
         if kind == _TEXT
         and column
         and all(map(CODE.fullmatch, column))
-        and (has_ids or 2 * len(set(column)) <= len(column))
+        and (2 * len(set(column)) <= len(column) or (has_ids and all(map(is_known, column))))
         else kind
         for kind, column in zip(kinds, columns, strict=True)
     ]
