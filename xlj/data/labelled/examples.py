@@ -1,6 +1,7 @@
 """Types of labelled examples. A kind of task may define its own type."""
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -131,9 +132,21 @@ class Question(Example):
 
 
 def find_language_prefix(language: str, words: Iterable[str]) -> str:
-    """Returns the prefix `language:` (such as `en:`) if all words have it, else an empty string.
+    """Returns the prefix of all words, such as `en:`; an empty string if they have none.
 
-    The words in the original files of WikiAnn have such prefixes.
+    The words in the original files of WikiAnn have such prefixes: the code of a Wikipedia and a
+    colon. A prefix with another code than `language` counts only if there are two words or more,
+    and all have text after the prefix.
     """
-    prefix = f"{language}:"
-    return prefix if all(word.startswith(prefix) for word in words) else ""
+    words = list(words)
+    own = f"{language}:"
+    if language and all(word.startswith(own) for word in words):
+        return own
+    match = _PREFIX.match(words[0]) if len(words) > 1 else None
+    prefix = match[0] if match else ""
+    has_prefix = all(word.startswith(prefix) and word != prefix for word in words)
+    return prefix if has_prefix else ""
+
+
+_PREFIX = re.compile(r"([a-z]{2,3}|simple)(-[a-z]+)*:")
+"""Matches the code of a Wikipedia, such as zh-min-nan, and a colon."""

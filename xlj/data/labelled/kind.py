@@ -8,6 +8,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.config.task import Task, load
+from xlj.data.labelled import records
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -261,21 +262,17 @@ def check_one_or_two(fields: Sequence[str], place: str) -> tuple[str, ...]:
 def texts_of(record: Mapping[str, Any], place: str) -> tuple[str, ...]:
     """Returns the one or two texts of a JSON object.
 
-    They are under a key of `FIRST_TEXT_KEYS`, and possibly under a key of `SECOND_TEXT_KEYS`.
+    They are under a key of `records.FIRST_TEXT_KEYS`, and possibly under a key of
+    `records.SECOND_TEXT_KEYS`.
 
     Raises:
       ConfigError: if the object has no first text.
     """
-    first = text_of(record, FIRST_TEXT_KEYS, place)
+    first = text_of(record, records.FIRST_TEXT_KEYS, place)
     second = next(
-        (str(record[k]) for k in SECOND_TEXT_KEYS if isinstance(record.get(k), str)), None
+        (str(record[k]) for k in records.SECOND_TEXT_KEYS if isinstance(record.get(k), str)), None
     )
     return (first,) if second is None else (first, second)
-
-
-FIRST_TEXT_KEYS = ("text", "sentence", "premise", "sentence1")
-SECOND_TEXT_KEYS = ("text_pair", "hypothesis", "sentence2")
-"""Possible keys of the first and the second text of a JSON object with new text."""
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

@@ -10,6 +10,19 @@ from xlj.io import files, formats, json_file
 from xlj.io.quoting import examples, quoted, shortened
 from xlj.io.storage import AnyPath
 
+FIRST_TEXT_KEYS = (
+    *("text", "sentence", "premise", "sentence1", "sentence_A", "question1", "utt", "tweet"),
+    *("review", "review_body"),
+)
+SECOND_TEXT_KEYS = ("text_pair", "hypothesis", "hypo", "sentence2", "sentence_B", "question2")
+"""Usual names of the columns or keys of the first and the second text of an example."""
+LABEL_KEYS = (
+    *("label", "labels", "gold_label", "entailment_label", "category", "class", "intent"),
+    *("sentiment", "topic", "is_duplicate", "stars"),
+)
+SCORE_KEYS = ("score", "similarity_score", "similarity", "relatedness_score", "label")
+"""Usual names of the label of a classification, and of the score of a regression."""
+_OTHER_NAMES = ("id", "idx", "index", "index_id", "guid", "question", "context", "answer")
 WORDS = ("tokens", "words")
 """Usual keys of the list of words of a record."""
 _TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
@@ -77,6 +90,23 @@ def class_name(number: int, names: Sequence[str], place: str) -> str | None:
     return names[number] if number >= 0 else None
 
 
+def is_header(fields: Sequence[str]) -> bool:
+    """Whether the fields of a line are usual names of columns, one of them of texts or questions."""
+    texts = {*FIRST_TEXT_KEYS, *SECOND_TEXT_KEYS, "question", "context"}
+    known = {*texts, *LABEL_KEYS, *SCORE_KEYS, *_OTHER_NAMES}
+    names = {field.strip().casefold() for field in fields}
+    lower = ({name.casefold() for name in part} for part in (texts, known))
+    are_texts, are_known = (names & part for part in lower)
+    return bool(are_texts) and are_known == names and len(names) == len(fields)
+
+
+def check_word(word: Any, place: str) -> str:
+    """Returns a word of a list; raises a `ConfigError` that begins with `place` if it is none."""
+    if not isinstance(word, str) or not word or not json_file.is_text(word):
+        raise ConfigError(f"{place} contains {quoted(word)}, expected a word")
+    return word
+
+
 def read_words(
     path: AnyPath, language: str, columns: Sequence[str], names: Sequence[str], chunk_tags: bool
 ) -> list[Words]:
@@ -102,8 +132,7 @@ def read_words(
         keys = keys or _choose_keys(record, place, columns, chunk_tags)
         words = _get_list(record, keys[0], place)
         for word in words:
-            if not isinstance(word, str) or not word or not json_file.is_text(word):
-                raise ConfigError(f"{place}: {keys[0]} contains {quoted(word)}, expected a word")
+            check_word(word, f"{place}: {keys[0]}")
         tags = _get_list(record, keys[1], place) if record.get(keys[1]) is not None else None
         if tags is not None and len(tags) != len(words):
             raise ConfigError(
