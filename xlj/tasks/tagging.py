@@ -1,8 +1,8 @@
 """Tagging of words.
 
 The label of a row is one number for each token. One piece of each word has the number 1 + the index
-of the word's tag: the first piece or, if that is only a word-start marker, the second piece. All
-other tokens have 0.
+of the word's tag: the first piece or, if that is only a word-start marker, the second piece
+(`task.tagged_piece` has another rule). All other tokens have 0.
 """
 
 import itertools
@@ -26,6 +26,7 @@ from xlj.io.json_file import Record
 from xlj.io.quoting import shortened
 from xlj.io.storage import AnyPath
 
+_NO_MARK = ' and piece not in ("\\u2581", "\\u0120")'
 _USAGE = """\
 words = ["Ada", "lives", "here"]
 batch = tokenizer(words, is_split_into_words=True, return_tensors="pt")
@@ -43,7 +44,7 @@ class Tagging(TaskKind):
 
     name = "tagging"
     metrics = ("chunk_f1", "word_class_f1", "tag_accuracy")
-    reads = ("columns", "comments", "labels", "names")
+    reads = ("columns", "comments", "labels", "names", "tagged_piece")
     example = Words
     hugging_face = HuggingFace(
         "ForTokenClassification",
@@ -53,6 +54,15 @@ class Tagging(TaskKind):
         usage=_USAGE,
         always=True,
     )
+
+    def hugging_face_for(self, task: Task) -> HuggingFace | None:
+        """Describes the class; the rule for the piece of a word is `task.tagged_piece`."""
+        if task.tagged_piece != "first" or self.hugging_face is None:
+            return self.hugging_face
+        return self.hugging_face._replace(
+            remark="The tag of a word is the prediction for its first piece.",
+            usage=_USAGE.replace(_NO_MARK, ""),
+        )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Words]:
         """Reads sentences from a file with columns (CoNLL) or from records."""
@@ -88,7 +98,9 @@ class Tagging(TaskKind):
     ) -> WordFeatures:
         """Converts each sentence to a row, or to several rows if it is long."""
         numbers = {label: number for number, label in enumerate(labels)}
-        return features.of_words(examples, vocabulary, numbers, task.length)
+        return features.of_words(
+            examples, vocabulary, numbers, task.length, task.tagged_piece == "first"
+        )
 
     def head(self) -> Any:
         """Returns BERT's head: dropout, and a linear layer for each token's vector."""

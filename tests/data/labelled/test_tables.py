@@ -215,7 +215,7 @@ def test_commas_do_not_separate_the_columns_of_a_table_with_tabs(write):
     [
         ("premise,hypothesis,label\na,b\n", NAMED, "a.csv:2: 2 columns, but 3 in the first"),
         ('premise,hypothesis,label\n"a,b,c\nd,e,f\n', NAMED, "a.csv:2: not valid CSV"),
-        ("premise,hypothesis,label\na,b,x\n", (), "columns=premise,hypothesis,label"),
+        ("first,second,label\na,b,x\n", (), "columns=first,second,label"),
         ("premise,label\na,x\n", NAMED, "a.csv:1: no column 'hypothesis'"),
         ("premise,hypothesis,label\n\na,b,x\n", NAMED, "a.csv:2: the line is empty"),
     ],

@@ -237,9 +237,7 @@ def _has_ids(sentences: Sequence[Sequence[_Row]], width: int) -> bool:
     return True in places
 
 
-def _parse_sentence(
-    group: _Group, layout: _Layout, comments: str
-) -> tuple[list[str], list[_Row]]:
+def _parse_sentence(group: _Group, layout: _Layout, comments: str) -> tuple[list[str], list[_Row]]:
     """Returns the lines before a sentence, and its words.
 
     Leaves out multiword tokens, empty nodes and the comment with the names of columns.

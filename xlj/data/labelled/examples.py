@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,10 +13,19 @@ class Example:
     Attributes:
       what: the name of what a model predicts, for errors about unlabelled examples.
       hint: the remedy in these errors; empty for a general remedy, such as "check task.columns".
+      language: the code of the language that the source gives for this example; empty if it gives
+        none.
     """
 
     what: ClassVar[str] = "label"
     hint: ClassVar[str] = ""
+    language: str = dataclasses.field(default="", kw_only=True, compare=False, repr=False)
+
+    @property
+    def content(self) -> list[Any]:
+        """The values of all fields except the place and the language."""
+        names = (field.name for field in dataclasses.fields(self))
+        return [getattr(self, x) for x in names if x not in ("place", "lines", "language")]
 
     @property
     def where(self) -> str:

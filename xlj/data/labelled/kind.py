@@ -71,6 +71,10 @@ class TaskKind(abc.ABC):
         """Keys of `task` that select this kind, and their values."""
         return {"kind": self.name}
 
+    def hugging_face_for(self, task: Task) -> HuggingFace | None:
+        """Returns `hugging_face`, with the remark and the usage of a model of this task."""
+        return self.hugging_face
+
     def check(self, task: Task) -> None:  # noqa: B027, most kinds check nothing
         """Checks a task; raises a `ConfigError` if its values contradict each other."""
 
