@@ -138,8 +138,9 @@ class Task(Section, path="task"):
         (),
         "columns to read, texts first and the label last. A column is a name in the header or a "
         "JSON key, or a one-based number for files without a header. premise|sentence1 means "
-        "the one of the two columns that a file has. Empty: all columns of a table without a "
-        "header; for tagging, see docs/finetune.md",
+        "the one of the two columns that a file has; for multiple choice, A+B joins two texts. "
+        "Empty: columns with usual names, or all columns of a table without a header; for tagging, "
+        "see docs/finetune.md",
     )
     comments: str = _kind_key(
         "auto",
@@ -155,7 +156,8 @@ class Task(Section, path="task"):
     names: tuple[str, ...] = _kind_key(
         (),
         "names of the labels or tags 0, 1, 2, ... for files that store labels as numbers, as "
-        "Hugging Face datasets do",
+        "Hugging Face datasets do; for multiple choice, the labels of the choices in files, in "
+        "order, such as 1,2,3,4",
     )
     metric: str = _task_key(
         "",

@@ -123,6 +123,20 @@ def _is_label_header(field: str) -> bool:
     return field.strip().casefold() in ("label", "labels", "gold_label")
 
 
+def read_named(path: AnyPath) -> Iterator[tuple[dict[str, str], str]]:
+    """Yields the lines of a table as records, with the names of its header, and their places.
+
+    Raises:
+      ConfigError: if the file cannot be read, or a line has another number of columns.
+    """
+    rows = _read_rows(path, ())
+    _, header = next(rows, ("", []))
+    for place, fields in rows:
+        if len(fields) != len(header):
+            raise ConfigError(f"{place}: {len(fields)} columns, but {len(header)} in the header")
+        yield dict(zip(header, fields, strict=True)), place
+
+
 def _has_label(names: Iterable[str], label_keys: Sequence[str]) -> bool:
     """Whether one of the fields of a line is a usual name of the column of labels."""
     known = {key.casefold() for key in label_keys}
