@@ -431,7 +431,7 @@ def test_text_beside_a_format_of_another_name_is_text(runs, call, tmp_path):
         "10\u00a0000", "cats", "sleep", "", "",
     ]  # fmt: skip
     (folder / "b.jsonl").write_text('{"tokens": ["a\tb"]}\n')
-    with pytest.raises(ConfigError, match="several formats: .*txt .text., .*b.jsonl .jsonl.; set"):
+    with pytest.raises(ConfigError, match="several formats: .*b.jsonl .jsonl., .*txt .text.; set"):
         call(predict.main, *flags, f"--input={folder}/*", "--shard=1/1")
     with pytest.raises(ConfigError, match=r"b.jsonl:1: .* contains a tab or a line feed"):
         call(predict.main, *flags, f"--input={folder}/b.jsonl", "--output_format=conll")

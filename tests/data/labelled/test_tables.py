@@ -155,12 +155,24 @@ MASSIVE = {"id": "0", "locale": "de-DE", "scenario": "alarm", "intent": "alarm_s
         ("mt.tsv", "premise\thypo\tlabel\nA\tB\tneutral\n", (("A", "B"), "neutral", "")),
         ("de.jsonl", json.dumps(MASSIVE), (("weck",), "alarm_set", "de-DE")),
         ("a.csv", ",text,label\n0,A man.,x\n", (("A man.",), "x", "")),
+        ("langid.tsv", "id\ttext\tlang\tlabel\n1\ta\tar\tx\n", (("a",), "x", "ar")),
+        ("ar.tsv", "text\tdialect\tlabel\na\tegypt\tx\n", (("a",), "x", "")),
+        ("bele.tsv", "text\tdialect\tlabel\na\tarz_Arab\tx\n", (("a",), "x", "arz_Arab")),
         ("ty.jsonl", '{"id": "swahili-3", "text": "a", "label": 1}', (("a",), "1", "sw")),
     ],
 )
 def test_usual_names_of_columns_are_recognised(write, name, content, expected):
     (example,) = tables.read(write(name, content), ())
     assert (example.texts, example.label, example.language) == expected
+
+
+def test_a_label_may_be_a_language(write):
+    for name, content in (
+        ("a.tsv", "text\tlanguage\na\tde\n"),
+        ("a.jsonl", '{"text": "a", "language": "de"}'),
+    ):
+        (example,) = tables.read(write(name, content), ("text", "language"))
+        assert (example.label, example.language) == ("de", "")
 
 
 def test_scores_have_other_usual_names(write):

@@ -1,6 +1,7 @@
 """Reads records of labelled examples from JSON lines, JSON and Parquet."""
 
 import importlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ LABEL_KEYS = (
 )
 SCORE_KEYS = ("score", "similarity_score", "similarity", "relatedness_score", "label")
 """Usual names of the label of a classification, and of the score of a regression."""
-LANGUAGE_KEYS = ("language", "lang", "locale", "dialect", "language_code", "lang_code")
+LANGUAGE_KEYS = ("language", "lang", "locale", "language_code", "lang_code", "dialect")
 """Usual names of the language of an example."""
 TYDI_QA = {
     "ar": "arabic",
@@ -104,13 +105,22 @@ def class_name(number: int, names: Sequence[str], place: str) -> str | None:
     return names[number] if number >= 0 else None
 
 
-def language_of(record: Mapping[str, Any]) -> str:
+def language_of(record: Mapping[str, Any], columns: Sequence[str] = ()) -> str:
     """Returns the code of the language that a record gives under one of `LANGUAGE_KEYS`.
 
-    If it gives none, but its `id` begins with a name of `TYDI_QA` and a hyphen, this is the
-    language. The result is empty if the record gives no language.
+    A dialect counts only as a code with a script, such as `arz_Arab`. If the record gives no
+    language, but its `id` begins with a name of `TYDI_QA` and a hyphen, this is the language. The
+    result is empty if the record gives no language.
+
+    Args:
+      columns: keys of the texts and the label, which may be a language; they are not read here.
     """
-    names = [record[key] for key in LANGUAGE_KEYS if isinstance(record.get(key), str)]
+    names = [
+        record[key]
+        for key in LANGUAGE_KEYS
+        if isinstance(record.get(key), str) and key not in columns
+        if key != "dialect" or re.fullmatch(r"[a-z]{3}[-_][A-Za-z]{4}", record[key])
+    ]
     name, hyphen, _ = str(record.get("id", "")).partition("-")
     codes = {name: code for code, name in TYDI_QA.items()}
     found = next(iter(names), name if hyphen and name in codes else "")

@@ -94,7 +94,7 @@ def _read_table(
     if not columns and _has_label(header, label_keys) and max(map(len, header)) < 40:
         columns = records.choose_columns(header, label_keys, place, "column")
     guess = None if columns else _ColumnGuess(path)
-    language: int | None = None
+    others = list[tuple[str, int]]()  # columns that may name the language
     if columns and not all(name.isdecimal() for name in columns):
         if any(name.isdecimal() for name in columns):
             raise ConfigError(
@@ -102,7 +102,8 @@ def _read_table(
             )
         names = _name_columns(columns, header, place, "column")
         indices = [header.index(name) if name in header else None for name in names]
-        language = next((header.index(x) for x in records.LANGUAGE_KEYS if x in header), None)
+        keys = {*records.LANGUAGE_KEYS, "id"} - {*names}
+        others = [(name, index) for index, name in enumerate(header) if name in keys]
     else:
         indices = _number_columns(place, columns, header)
         rows = itertools.chain([first], rows)
@@ -112,8 +113,8 @@ def _read_table(
         if guess:
             guess.add(fields)
         values = [None if index is None else fields[index] for index in indices]
-        example = _to_sentences(values[:-1], values[-1], place)
-        yield _in_language(example, "" if language is None else fields[language])
+        language = records.language_of({name: fields[index] for name, index in others})
+        yield _to_sentences(values[:-1], values[-1], place, language)
     widths.report(path)
     if guess:
         guess.check()
@@ -141,10 +142,6 @@ def _has_label(names: Iterable[str], label_keys: Sequence[str]) -> bool:
     """Whether one of the fields of a line is a usual name of the column of labels."""
     known = {key.casefold() for key in label_keys}
     return any(name.strip().casefold() in known for name in names)
-
-
-def _in_language(example: Sentences, language: str) -> Sentences:
-    return dataclasses.replace(example, language=language) if language else example
 
 
 class _Widths:
@@ -191,7 +188,6 @@ class _ColumnGuess:
     def __init__(self, path: AnyPath):
         self._path, self._lines, self._width = path, 0, 0
         self._all_numbers = self._all_names = self._all_empty = True
-        self._first_fields: set[str] = set()
         self._values: tuple[set[str], set[str]] = (set(), set())  # of the first and last column
 
     def add(self, fields: Sequence[str]) -> None:
@@ -200,8 +196,6 @@ class _ColumnGuess:
         self._lines, self._width = self._lines + 1, len(fields)
         self._all_numbers &= re.fullmatch(r"[-+]?\d+", first) is not None
         self._all_names &= re.fullmatch(r"[!-~]*\d[!-~]*", first) is not None
-        if self._all_names:
-            self._first_fields.add(first)
         self._all_empty &= not fields[-1].strip()
         for values, field in zip(self._values, (first, fields[-1].strip()), strict=True):
             values.add(field)
@@ -213,7 +207,8 @@ class _ColumnGuess:
           ConfigError: if the guess may be wrong; the message proposes values of `task.columns`.
         """
         columns = [*map(str, range(1, self._width + 1))]
-        are_ids = self._all_names and self._lines > 2 and len(self._first_fields) == self._lines
+        first, last = map(len, self._values)
+        are_ids = self._all_names and self._lines > 2 and first == self._lines
         if self._lines and (self._all_numbers or are_ids):
             content = "numbers" if self._all_numbers else "ids"
             without_first = ",".join(columns[1:] if len(columns) > 2 else columns[::-1])
@@ -223,7 +218,6 @@ class _ColumnGuess:
                 f"task.columns={without_first}, or task.columns={','.join(columns)} if the first "
                 "column contains sentences"
             )
-        first, last = map(len, self._values)
         if 2 * first <= self._lines == last and any(" " in text for text in self._values[1]):
             raise ConfigError(
                 f"{self._path}:1: the first column seems to have the labels: it has {first} "
@@ -310,12 +304,12 @@ def _read_records(
     for row, place in records.read(path):
         columns = columns or records.choose_columns(list(row), label_keys, place, "key")
         *texts, label = _name_columns(columns, list(row), place, "key")
-        example = _to_sentences(
+        yield _to_sentences(
             [_check_text(row[name], name, place) for name in texts],
             _to_label(row.get(label), label, place),
             place,
+            records.language_of(row, (*texts, label)),
         )
-        yield _in_language(example, records.language_of(row))
 
 
 def _check_text(value: Json, name: str, place: str) -> str:
@@ -336,11 +330,13 @@ def _to_label(value: Json, name: str, place: str) -> str | None:
     return _check_text(value, name, place)
 
 
-def _to_sentences(texts: Sequence[str | None], label: str | None, place: str) -> Sentences:
+def _to_sentences(
+    texts: Sequence[str | None], label: str | None, place: str, language: str
+) -> Sentences:
     if not any(text and not text.isspace() for text in texts):
         raise ConfigError(f"{place}: the text is empty")
     label = None if label is None or label.strip() in UNLABELLED else label.strip()
-    return Sentences(tuple(text or "" for text in texts), label, place)
+    return Sentences(tuple(text or "" for text in texts), label, place, language=language)
 
 
 def _read_rows(path: AnyPath, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
