@@ -576,14 +576,17 @@ def _sentences(sentences: Sentences) -> list[str]:
 def _example(kind: TaskKind, text: Any, place: str) -> Example | None:
     if isinstance(text, Mapping):
         return kind.from_record(text, place)
-    if kind.example is TaggedWords and isinstance(text, str) and not text.strip():
+    is_tagger = kind.example is TaggedWords  # whose words may be whitespace of Unicode
+    if is_tagger and isinstance(text, str) and not text.strip():
         return None
     texts = [text] if isinstance(text, str) else [*text] if isinstance(text, Sequence) else []
-    if not texts or not all(isinstance(part, str) and part.strip() for part in texts):
+    if not texts or not all(
+        isinstance(part, str) and (part if is_tagger else part.strip()) for part in texts
+    ):
         raise ConfigError(
             f"{place} is {quoted(text)}; expected a string, a sequence of strings, or a mapping"
         )
-    if kind.example is TaggedWords and not isinstance(text, str):
+    if is_tagger and not isinstance(text, str):
         return kind.from_record({"words": texts}, place)
     return kind.from_fields(texts, place)
 
