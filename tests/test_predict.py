@@ -430,7 +430,7 @@ def test_text_beside_a_format_of_another_name_is_text(runs, call, tmp_path):
     assert [line.split("\t")[0] for line in (tmp_path / "out").read_text().split("\n")] == [
         "10\u00a0000", "cats", "sleep", "", "",
     ]  # fmt: skip
-    (folder / "b.jsonl").write_text('{"tokens": ["a\tb"]}\n')
+    (folder / "b.jsonl").write_text('{"tokens": ["a\\tb"]}\n')
     with pytest.raises(ConfigError, match="several formats: .*b.jsonl .jsonl., .*txt .text.; set"):
         call(predict.main, *flags, f"--input={folder}/*", "--shard=1/1")
     with pytest.raises(ConfigError, match=r"b.jsonl:1: .* contains a tab or a line feed"):
