@@ -104,6 +104,7 @@ def test_json_lines_are_read(write):
     "name, content, columns, message",
     [
         ("a.tsv", "a\tb\t1\nc\td\n", (), "a.tsv:2: 2 columns, but 3 in the first line"),
+        ("a.tsv", "a\tb\t1\nc\td\t1\t2\n", (), "a.tsv:2: 4 columns, but 3 in the first line"),
         ("a.tsv", "a\tb\tc\t1\n", (), "a.tsv:1: 4 columns, but without task.columns"),
         ("a.tsv", "s\tt\tLabel\na\tb\t1\n", (), "a.tsv:1: .* is the header .*columns=s,t,Label"),
         ("a.tsv", "s\tlabel\na\t1\n", ("1", "2"), "a.tsv:1: this line is the header"),
