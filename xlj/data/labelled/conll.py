@@ -385,7 +385,7 @@ def _to_examples(
     if sentences and {*"".join(_column(sentences, word))} == {"_"}:
         raise ConfigError(
             f"{sentences[0][0].place}: all words of the file are _, so it has no text; some "
-            "treebanks are published without their text, and a script of theirs adds it"
+            "treebanks are published without text, and with a script that adds it"
         )
     for row in (row for rows in sentences for row in rows):
         if row.fields[word] == prefix:
