@@ -2,19 +2,25 @@
 
 import dataclasses
 import functools
+import gzip
 import json
 import os
 import random
+import shutil
 
 import numpy as np
 import pytest
 
 from xlj import convert, phrasebook, predict
 from xlj.api.encoder import load
+from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, finetuning
+from xlj.data.labelled import conll
+from xlj.data.labelled.examples import Words
 from xlj.finetuning import task_data, task_runs
 from xlj.inference import predictor
 from xlj.io import file_ranges
+from xlj.tasks.tagging import Tagging
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -166,6 +172,72 @@ def test_the_export_of_an_imported_folder_has_the_same_files(folders, tmp_path):
     assert json.loads((folder / "task.json").read_text())["length"] == 64
 
 
+MARK_ONLY = ["The", "\u732b", "sleeps", "."]  # the first piece of the second word is a mark
+
+
+def of_others(folder, path):
+    """Copies an exported folder as a model that xlj did not train."""
+    shutil.copytree(folder, path)
+    (path / "task.json").unlink()
+    return path
+
+
+def test_the_piece_with_the_tag_depends_on_where_a_tagger_comes_from(folders, runs, tmp_path):
+    """Others tag the first piece of a word (run_ner.py of transformers), even if it is a mark."""
+    own, others = folders("tagging"), of_others(folders("tagging"), tmp_path / "others")
+    assert json.loads((own / "task.json").read_text())["tagged_piece"] == "text"
+    assert stored_models.find(runs("tagging")[1].folder).task.tagged_piece == "text"
+    assert convert.main(["import", f"--source={others}", f"--output={tmp_path}/made"]) == 0
+    flags = [f"--checkpoint={tmp_path}/made", f"--output={tmp_path}/out"]
+    assert convert.main(["export", *flags]) == 0
+    old = json.loads((own / "task.json").read_text())
+    del old["tagged_piece"]
+    shutil.copytree(own, tmp_path / "old")
+    (tmp_path / "old" / "task.json").write_text(json.dumps(old))  # of a version without the key
+    example, columns = Words(tuple(MARK_ONLY), None, ""), []
+    for folder, rule in (
+        (own, "text"),
+        (others, "first"),
+        (tmp_path / "made", "first"),
+        (tmp_path / "out", "first"),
+        (tmp_path / "old", ""),
+    ):
+        source = stored_models.find(folder)
+        assert source.task.tagged_piece == rule
+        task = dataclasses.replace(source.task, length=64)
+        columns.append(Tagging().rows([example], source.vocabulary(), (), task).positions[1, 1])
+    assert columns[1] == columns[2] == columns[3] == columns[0] - 1 == columns[4] - 1
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "prediction for its first piece.\n" in card and "piece not in" not in card
+    assert "for its next piece" in (own / "README.md").read_text()
+    config, _ = runs("tagging")
+    train = dataclasses.replace(config.train, steps=0)
+    for named, rule in (("", "first"), ("text", "text")):
+        task = dataclasses.replace(config.task, tagged_piece=named)
+        asked = dataclasses.replace(config, init_from=str(others), train=train, task=task)
+        used = task_runs._with_tagged_piece(asked, stored_models.find(others)).task
+        assert used.tagged_piece == rule
+
+
+@pytest.mark.parity
+def test_a_tagger_of_others_gives_the_tags_of_transformers(folders, tmp_path):
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    folder = of_others(folders("tagging"), tmp_path / "others")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        batch = tokenizer(MARK_ONLY, is_split_into_words=True, return_tensors="pt")
+        logits = model(**batch).logits[0]
+    first = {}
+    for place, word in enumerate(batch.word_ids()):
+        first.setdefault(word, place)
+    (label,) = load(folder).predict([MARK_ONLY])
+    expected = logits.softmax(-1)[[first[k] for k in range(4)]].max(-1).values
+    np.testing.assert_allclose(label["probabilities"], expected.numpy(), atol=1e-5)
+    other = logits.softmax(-1)[first[1] + 1].max()
+    assert abs(float(other) - label["probabilities"][1]) > 1e-3
+
+
 @pytest.mark.parity
 def test_tags_and_classes_equal_those_of_transformers(runs, folders):
     """Compares classes with the pipeline, and tags with the model.
@@ -302,6 +374,81 @@ def test_output_lines_match_input_lines(runs, call, tmp_path, monkeypatch):
     assert (tmp_path / "from_stdin").read_bytes() == (tmp_path / "tsv").read_bytes()
 
 
+CONLLU = """\
+# sent_id = 1
+#\tspan = '1'
+1-2\tzum\t_\t_\t_\t_\t_\t_\t_\t_
+1\tzu\t_\tADP\t_\t_\t_\t_\t_\t_
+2\tdem\t_\tDET\t_\t_\t_\t_\t_\t_
+2.1\tx\t_\tX\t_\t_\t_\t_\t_\t_
+
+1\tParis\t_\tX\t_\t_\t_\t_\t_\t_
+"""
+
+
+@pytest.mark.parametrize(
+    "text, words, lines",
+    [
+        (CONLLU, ["zu dem", "Paris"], ["# sent_id = 1", "# span = '1'", "zu", "dem", "", "Paris"]),
+        (
+            "# global.columns = ID FORM NE\n# id = 1\n1\ta\tO\n2\tb\tO\n",
+            ["a b"],
+            ["# id = 1", "a", "b"],
+        ),
+        (
+            "-DOCSTART- -X- O\n\nb\u00a0c NN O\n1 CD O\n-DOCSTART- -X- O\nd X O\n\n\n",
+            ["b\u00a0c 1", "d"],
+            ["-DOCSTART- -X- O", "", "b\u00a0c", "1", "-DOCSTART- -X- O", "d", "", ""],
+        ),
+        ("token\ttag\nsw:Mei\tO\nsw:10 000\tO\n", ["Mei 10 000"], ["Mei", "10 000"]),
+    ],
+)
+def test_tagged_conll_is_read_as_labelled_text(runs, call, tmp_path, text, words, lines):
+    """The words are those that fine-tuning reads, and comments stay comments."""
+    (tmp_path / "a.conllu").mkdir()
+    source, output = tmp_path / "a.conllu" / "in.iob2.gz", tmp_path / "out.conll"
+    source.write_bytes(gzip.compress(text.encode()))
+    call(
+        predict.main,
+        f"--checkpoint={runs('tagging')[1].folder}",
+        f"--input={source}",
+        f"--output={output}",
+    )
+    tagged = conll.read(output, "", ())
+    assert [" ".join(sentence.words) for sentence in tagged] == words
+    assert {tag for sentence in tagged for tag in sentence.tags} <= {"O", "B-E"}
+    assert [line.split("\t")[0] for line in output.read_text().split("\n")[:-1]] == lines
+
+
+def test_text_beside_a_format_of_another_name_is_text(runs, call, tmp_path):
+    """Only the end of the name of a file shows its format."""
+    folder = tmp_path / "x.conllu"
+    folder.mkdir()
+    (folder / "notes.jsonl.txt").write_text("10\u00a0000 cats  sleep\n", "utf-8")
+    flags = [f"--checkpoint={runs('tagging')[1].folder}", f"--output={tmp_path}/out"]
+    call(predict.main, *flags, f"--input={folder}/notes.jsonl.txt", "--output_format=conll")
+    assert [line.split("\t")[0] for line in (tmp_path / "out").read_text().split("\n")] == [
+        "10\u00a0000", "cats", "sleep", "", "",
+    ]  # fmt: skip
+    (folder / "b.jsonl").write_text('{"tokens": ["a\\tb"]}\n')
+    with pytest.raises(ConfigError, match="several formats: .*b.jsonl .jsonl., .*txt .text.; set"):
+        call(predict.main, *flags, f"--input={folder}/*", "--shard=1/1")
+    with pytest.raises(ConfigError, match=r"b.jsonl:1: .* contains a tab or a line feed"):
+        call(predict.main, *flags, f"--input={folder}/b.jsonl", "--output_format=conll")
+
+
+def test_the_header_of_a_table_is_no_text(runs, call, tmp_path):
+    (tmp_path / "text").write_text("sentence1\tsentence2\na a a\tb\n")
+    flags = [f"--checkpoint={runs('classification')[1].folder}", f"--input={tmp_path}/text"]
+    with pytest.raises(
+        ConfigError, match="text:1: the line is the header of a table, not text; .*"
+    ):
+        call(predict.main, *flags, f"--output={tmp_path}/out")
+    skipped = call(predict.main, *flags, f"--output={tmp_path}/out", "--malformed=skip").err
+    assert f"skipped: header of a table: 1 (first: {tmp_path}/text:1)" in skipped
+    assert [len(line) > 0 for line in (tmp_path / "out").read_text().split("\n")] == [0, 1, 0]
+
+
 def test_shards_equal_a_single_run_and_damaged_parts_are_written_again(
     runs, call, tmp_path, monkeypatch
 ):
@@ -394,6 +541,14 @@ def test_predict_in_python(runs):
     for wrong in ([3], [("a", 3)], [("a", "b", "c")], [{"x": "a"}], [""]):
         with pytest.raises(ConfigError, match="text 0"):
             model.predict(wrong)
+
+
+def test_a_tagger_in_python_keeps_words_and_skips_blank_text(runs):
+    predictions = load(runs("tagging")[1].folder).predict(
+        ["", "10\u00a0000 cats", " \n", ["\u3000", "a b"], ["sw:Mei", "sw:lo"], {"words": ["x"]}]
+    )
+    words = [one and one["words"] for one in predictions]
+    assert words == [None, ["10\u00a0000", "cats"], None, ["\u3000", "a b"], ["Mei", "lo"], ["x"]]
 
 
 def test_predictions_convert_to_a_pandas_table(runs):

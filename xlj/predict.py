@@ -19,6 +19,7 @@ from xlj.cli import command, outputs
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 from xlj.config.choices import LABEL_FORMATS, TEXT_FORMATS
+from xlj.io import file_ranges
 from xlj.io.malformed import Skipping
 
 if TYPE_CHECKING:  # these modules import JAX, which takes too long for --help
@@ -41,7 +42,15 @@ def _add_flags(parser: Parser) -> None:
         help="text: one sentence per line; for pairs `A TAB B`, for questions `question TAB "
         "context`, for choices `premise TAB choice TAB choice`. jsonl: one JSON object per line. "
         "conll: one word per line, with blank lines between sentences [jsonl if the name of "
-        "--input contains .jsonl or .ndjson, conll for .conll or .conllu, else text]",
+        "--input ends in .jsonl or .ndjson, conll for .conll, .conllu, .conllup, .iob, .iob2 or "
+        ".bio, else text]",
+    )
+    add(
+        "--columns",
+        metavar="WORD",
+        default="",
+        help="column of words in conll input: a one-based number or a name of the header [as "
+        "xlj finetune chooses it]",
     )
     add(
         "--output",
@@ -64,22 +73,22 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("predict", __doc__, _add_flags)
 def main(flags: Namespace) -> None:
     """Reads, labels and writes a few hundred lines at a time."""
-    name = str(flags.input).lower()
-    for form, endings in (("jsonl", (".jsonl", ".ndjson")), ("conll", (".conll", ".conllu"))):
-        if any(ending in name for ending in endings):
-            flags.input_format = flags.input_format or form
-    flags.input_format = flags.input_format or "text"
+    from xlj.finetuning import new_text
+
+    paths = file_ranges.files_of_flag("input", flags.input) if flags.shard else [flags.input]
+    flags.input_format = flags.input_format or new_text.find_format(paths)
     default = "conll" if flags.input_format == "conll" else "tsv"
     flags.output_format = flags.output_format or default
+    if flags.columns and flags.input_format != "conll":
+        raise ConfigError(f"--columns={flags.columns}: only conll input has a column of words")
     if flags.shard:
-        _label_shard(flags)
+        _label_shard(flags, paths)
         return
     if flags.output != "-":
         inputs = [("checkpoint", flags.checkpoint), ("input", flags.input)]
         outputs.check_output("output", flags.output, inputs)
     from tqdm import tqdm
 
-    from xlj.finetuning import new_text
     from xlj.io import files
 
     new_text.refuse(flags.input, flags.input_format)
@@ -87,8 +96,10 @@ def main(flags: Namespace) -> None:
     skipping = Skipping(flags.malformed, "--malformed")
 
     def items() -> "Iterator[Item]":
-        lines = files.lines(flags.input, skipping)
-        return new_text.read(flags.input_format, lines, f"{flags.input}:", labeller.kind)
+        lines, place = files.lines(flags.input, skipping), f"{flags.input}:"
+        return new_text.read(
+            flags.input_format, lines, place, labeller.kind, skipping, flags.columns
+        )
 
     total = None
     if not files.is_stream(flags.input):
@@ -133,8 +144,8 @@ def _label(
         yield write(labeller.kind, item, prediction)
 
 
-def _label_shard(flags: Namespace) -> None:
-    """Labels the missing parts of this shard."""
+def _label_shard(flags: Namespace, paths: list[Path]) -> None:
+    """Labels the missing parts of this shard of the files."""
     if flags.output == "-":
         raise ConfigError("--shard needs a folder that all shards share: --output=FOLDER")
     outputs.check_folder("output", flags.output)
@@ -145,19 +156,19 @@ def _label_shard(flags: Namespace) -> None:
     from xlj.data.labelled import kind
     from xlj.finetuning import new_text
     from xlj.inference.predictor import task_of
-    from xlj.io import atomic, file_ranges
+    from xlj.io import atomic
     from xlj.io.part_files import PartFiles
 
     source = stored_models.find(flags.checkpoint)
     task = task_of(source.task, source.leaves, flags.checkpoint)
     new_text.check_formats(kind.find(task.effective_kind), flags.input_format, flags.output_format)
-    paths = file_ranges.files_of_flag("input", flags.input)
     for path in paths:
         new_text.refuse(path, flags.input_format)
     # A CoNLL sentence has several lines, so files are not split.
     size = sys.maxsize if flags.input_format == "conll" else file_ranges.RANGE_BYTES
     units = file_ranges.split_files(paths, size)
     job = outputs.shard_job(flags, paths, ("input_format", "output_format"))
+    job |= {"columns": flags.columns} if flags.columns else {}
     job["task"] = labelling_options(task)
     part_files = PartFiles(
         Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard
@@ -170,7 +181,9 @@ def _label_shard(flags: Namespace) -> None:
             for part in missing:
                 unit, count = units[part], 0
                 lines = unit.lines(skipping)
-                items = new_text.read(flags.input_format, lines, unit.place, labeller.kind)
+                items = new_text.read(
+                    flags.input_format, lines, unit.place, labeller.kind, skipping, flags.columns
+                )
                 with atomic.writing(part_files.file(part)) as output:
                     for line in _label(flags, labeller, items, bar.update):
                         output.write(line.encode())

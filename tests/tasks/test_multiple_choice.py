@@ -40,6 +40,7 @@ def test_xcopa_is_read(tmp_path):
         ({"label": True}, "label is '?True'?; expected the index"),
         ({"choice2": None}, "expected a list `choices` of texts"),
         ({"choice2": " "}, "the premise or a choice is empty"),
+        ({"choices": []}, "expected a list `choices` of texts.*the record has premise, choice1"),
         ({"choices": ["a"]}, "the number of choices is 1; expected 2 to 8"),
         ({"choices": ["a"] * 9}, "the number of choices is 9; expected 2 to 8"),
         ({"premise": " "}, "the premise or a choice is empty"),
@@ -51,6 +52,84 @@ def test_invalid_records_are_refused(tmp_path, change, message):
     (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
     with pytest.raises(ConfigError, match=f"a.jsonl:1: .*{message}"):
         KIND.read(tmp_path / "a.jsonl", "en", TASK)
+
+
+BELEBELE = {
+    "flores_passage": "P.",
+    "question": "Q?",
+    "mc_answer1": "a",
+    "mc_answer2": "b",
+    "mc_answer3": "c",
+    "correct_answer_num": "3",
+    "dialect": "deu_Latn",
+}
+BELEBELE_KEYS = (
+    "question+flores_passage|passage,mc_answer1,mc_answer2,mc_answer3,correct_answer_num"
+)
+CSQA = {"question": {"stem": "S?"}, "answerKey": "B"}
+CSQA_CHOICES = [{"label": "A", "text": "one"}, {"text": "two", "label": "B"}]
+LISTS = {"text": ["one", "two"], "label": ["A", "B"]}
+
+
+@pytest.mark.parametrize(
+    "record, columns, names, expected",
+    [
+        (BELEBELE, BELEBELE_KEYS, "123", ("Q? P.", ("a", "b", "c"), 2)),
+        (BELEBELE | {"correct_answer_num": 1}, BELEBELE_KEYS, "123", ("Q? P.", ("a", "b", "c"), 0)),
+        (
+            CSQA | {"question": CSQA["question"] | {"choices": CSQA_CHOICES}},
+            "question.stem,question.choices,answerKey",
+            "",
+            ("S?", ("one", "two"), 1),
+        ),
+        (CSQA | {"q": "S?", "c": LISTS}, "q,c,answerKey", "", ("S?", ("one", "two"), 1)),
+        (CSQA | {"q": "S?", "c": LISTS}, "q,c,answerKey", "BA", ("S?", ("one", "two"), 0)),
+        ({"q": "S?", "c": ["x", "y"], "n": 1}, "q,c,n", "", ("S?", ("x", "y"), 1)),
+        ({"q": "S?", "c": ["x", "y"], "n": ""}, "q,c,n", "AB", ("S?", ("x", "y"), None)),
+        ({"q": "S?", "c": ["x", "y"]}, "q,c,n", "AB", ("S?", ("x", "y"), None)),
+    ],
+)
+def test_keys_may_be_named(tmp_path, record, columns, names, expected):
+    """The layouts of Belebele and CommonsenseQA, and of the latter in Hugging Face's data sets."""
+    file = tmp_path / "test.jsonl"
+    file.write_text(json.dumps(record) + "\n")
+    task = Task(kind="multiple_choice", columns=tuple(columns.split(",")), names=tuple(names))
+    (example,) = KIND.read(file, "en", task)
+    assert example == Choices(*expected, f"{file}:1")
+    assert example.language == record.get("dialect", "")
+
+
+def test_a_table_with_a_header_is_read(tmp_path):
+    """XStoryCloze counts the endings from 1."""
+    file = tmp_path / "val.tsv"
+    file.write_text("id\tS1\tS2\tE1\tE2\tRight\nx\tA.\tB.\tno\tyes\t2\n")
+    task = Task(kind="multiple_choice", columns=("S1+S2", "E1", "E2", "Right"), names=("1", "2"))
+    assert KIND.read(file, "en", task) == [Choices("A. B.", ("no", "yes"), 1, f"{file}:2")]
+    file.write_text("S1\tE1\tE2\tRight\nA.\tno\tyes\n")
+    with pytest.raises(ConfigError, match="val.tsv:2: 3 columns, but 4 in the header"):
+        KIND.read(file, "en", task)
+
+
+@pytest.mark.parametrize(
+    "columns, names, message",
+    [
+        ("q,c", "", "task.columns=q,c: name the premise, the choices or their list, and the label"),
+        ("p,c,n", "", "a.jsonl:1: no key 'p', which task.columns names; the record has q, c, n"),
+        ("n,c,l", "", "a.jsonl:1: n has '?2'?, expected a text"),
+        ("q,c,n", "", "a.jsonl:1: n is '?2'?; expected the index .* 0 to 1; task.names=1,2,"),
+        (
+            "q,c,n",
+            "AB",
+            "a.jsonl:1: n is '?2'?; expected the index of the right choice, one of A, B",
+        ),
+        ("q,c,n", "012", "a.jsonl:1: n is '?2'?; expected the index"),
+    ],
+)
+def test_wrong_keys_are_refused(tmp_path, columns, names, message):
+    (tmp_path / "a.jsonl").write_text('{"q": "S?", "c": ["x", "y"], "n": 2}\n')
+    task = Task(kind="multiple_choice", columns=tuple(columns.split(",")), names=tuple(names))
+    with pytest.raises(ConfigError, match=message):
+        KIND.read(tmp_path / "a.jsonl", "en", task)
 
 
 def test_a_row_repeats_the_premise_for_each_choice(vocabulary):

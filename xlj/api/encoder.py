@@ -446,7 +446,8 @@ class Encoder:
 
         Returns:
           A dict for each text. docs/predict.md lists the keys for each kind of task, such as
-          `label`, `probability` and `probabilities` for classification.
+          `label`, `probability` and `probabilities` for classification. A tagger returns None for a
+          blank string, as `xlj predict` does for a blank line.
 
         Raises:
           ConfigError: if the model was not fine-tuned, or a text does not fit its task.
@@ -458,7 +459,7 @@ class Encoder:
         ]
         hidden = None if show_progress_bar is None else not show_progress_bar
         with tqdm(total=len(items), desc="labelling", unit=" texts", disable=hidden) as bar:
-            labels = Labels(one for one in labeller.stream(examples, bar.update) if one is not None)
+            labels = Labels(labeller.stream(examples, bar.update))
         cut = [f"{n} {what}" for what, n in labeller.truncated.items() if n and what != "answers"]
         if cut:
             message = f"{', '.join(cut)} were truncated: too long for the model"
@@ -572,15 +573,20 @@ def _sentences(sentences: Sentences) -> list[str]:
     return sentences
 
 
-def _example(kind: TaskKind, text: Any, place: str) -> Example:
+def _example(kind: TaskKind, text: Any, place: str) -> Example | None:
     if isinstance(text, Mapping):
         return kind.from_record(text, place)
+    is_tagger = kind.example is TaggedWords  # whose words may be whitespace of Unicode
+    if is_tagger and isinstance(text, str) and not text.strip():
+        return None
     texts = [text] if isinstance(text, str) else [*text] if isinstance(text, Sequence) else []
-    if not texts or not all(isinstance(part, str) and part.strip() for part in texts):
+    if not texts or not all(
+        isinstance(part, str) and (part if is_tagger else part.strip()) for part in texts
+    ):
         raise ConfigError(
             f"{place} is {quoted(text)}; expected a string, a sequence of strings, or a mapping"
         )
-    if kind.example is TaggedWords and not isinstance(text, str):
+    if is_tagger and not isinstance(text, str):
         return kind.from_record({"words": texts}, place)
     return kind.from_fields(texts, place)
 

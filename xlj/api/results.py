@@ -89,12 +89,12 @@ class Alignments(list[list[tuple[int, int]]]):
         return self.plot()._repr_html_()
 
 
-class Labels(list[Record]):
-    """The predictions of a fine-tuned model, one object per text."""
+class Labels(list[Record | None]):
+    """The predictions of a fine-tuned model, one object per text; None for a blank text."""
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Returns a table with one row per text, and one column per key of the first object."""
-        return frame(list(self), *(self[0] if self else ()))
+        return frame([one or {} for one in self], *next(filter(None, self), ()))
 
 
 class MinedPairs(PairIndices):

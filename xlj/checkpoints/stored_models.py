@@ -225,7 +225,8 @@ def of_folder(path: Path) -> StoredModel:
     task, separators, file = None, 1, path / TASK
     if imported.head:
         separators = tokenizer_files.count_separators(imported.folder.path, imported.vocabulary)
-        saved = json_file.read_object(file) if file.is_file() else None
+        # xlj did not write a folder without the file. Others tag the first piece of a word.
+        saved = json_file.read_object(file) if file.is_file() else {"tagged_piece": "first"}
         max_length = imported.model.positions - FIRST_POSITION
         task = task_of_model(
             TASKS[imported.head], min(max_length, _DEFAULT_LENGTH), imported.labels, saved

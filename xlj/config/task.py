@@ -138,8 +138,9 @@ class Task(Section, path="task"):
         (),
         "columns to read, texts first and the label last. A column is a name in the header or a "
         "JSON key, or a one-based number for files without a header. premise|sentence1 means "
-        "the one of the two columns that a file has. Empty: all columns of a table without a "
-        "header; for tagging, see docs/finetune.md",
+        "the one of the two columns that a file has; for multiple choice, A+B joins two texts. "
+        "Empty: columns with usual names, or all columns of a table without a header; for tagging, "
+        "see docs/finetune.md",
     )
     comments: str = _kind_key(
         "auto",
@@ -155,7 +156,8 @@ class Task(Section, path="task"):
     names: tuple[str, ...] = _kind_key(
         (),
         "names of the labels or tags 0, 1, 2, ... for files that store labels as numbers, as "
-        "Hugging Face datasets do",
+        "Hugging Face datasets do; for multiple choice, the labels of the choices in files, in "
+        "order, such as 1,2,3,4",
     )
     metric: str = _task_key(
         "",
@@ -171,6 +173,13 @@ class Task(Section, path="task"):
         choices=("all", "trained", "last"),
     )
     length: int = _task_key(128, "number of tokens in a row", low=16)
+    tagged_piece: str = _kind_key(
+        "",
+        "the piece of a word that has the tag. first: the first piece, as in run_ner.py of "
+        "transformers; text: the first piece that is more than the mark of a word's start. Empty: "
+        "the rule of the tagging head in init_from (first, if xlj did not train it), else text",
+        choices=("", "first", "text"),
+    )
     stride: int = _kind_key(
         128, "overlap of consecutive windows of a long context, in tokens", low=0
     )
@@ -187,6 +196,13 @@ class Task(Section, path="task"):
         "position of the text if the context has it exactly once, else stop; skip: drop the "
         "answer, and drop the question if no other answer remains",
         choices=("error", "find", "skip"),
+    )
+    malformed: str = _task_key(
+        "error",
+        "what to do with an example without a label (empty, -, or the class number -1), or without "
+        "tags or answers, if other examples of the language have them. error: stop; skip: skip and "
+        "count such examples",
+        choices=("error", "skip"),
     )
     batch_size: int = _task_key(32, "rows per step: examples, or windows of long examples", low=1)
     seeds: int = _task_key(
@@ -231,6 +247,7 @@ _LABELLING_KEYS = (
     "question_length",
     "answer_length",
     "no_answer",
+    "tagged_piece",
 )
 
 

@@ -53,6 +53,7 @@ def export(
     exported = to_hugging_face.plan(
         source.leaves, model, vocabulary, headless, source.labels, source.names, own
     )
+    exported = dataclasses.replace(exported, task=source.task)
     # An imported tokenizer.json encodes pairs as an imported head expects them. A tokenizer.json
     # that xlj makes from a SentencePiece model encodes pairs as XLM-R does, unless `as_rows` is
     # true.

@@ -1,44 +1,80 @@
 """Reads new text for prediction, and formats the labelled text."""
 
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from xlj.config import ConfigError
-from xlj.data.labelled.conll import COMMENT
+from xlj.data.labelled import conll, records
 from xlj.data.labelled.examples import Example, Words
 from xlj.data.labelled.kind import TaskKind
 from xlj.io import files, formats
 from xlj.io.json_file import Record
+from xlj.io.malformed import Malformed, Skipping
 from xlj.io.quoting import quoted
+
+_ENDINGS = {
+    "jsonl": (".jsonl", ".ndjson"),
+    "conll": (".conll", ".conllu", ".conllup", ".iob", ".iob2", ".bio"),
+}
+"""Endings of the names of files, without the ending of a compressed file, by input format."""
+_HEADER = Malformed(
+    "header of a table",
+    " is the header of a table, not text; remove it, for example with tail -n +2 (text that looks "
+    "like a header can be read with --input_format=jsonl)",
+)
 
 
 class Item(NamedTuple):
-    """A line of text, or a sentence of CoNLL with the following blank line.
+    """A line of text, or a sentence of CoNLL.
 
     Attributes:
       example: the example; None for a blank line.
-      lines: the original lines of a sentence of CoNLL; empty for other formats.
-      words: for each word of the sentence, the index of its line in `lines`; empty for other
-        formats.
+      before: the lines before a sentence of CoNLL (`conll.Block`).
+      is_ended: whether a blank line follows the sentence in CoNLL.
       identity: the `id` of a JSON object; None if the object has none.
     """
 
     example: Example | None
-    lines: tuple[str, ...] = ()
-    words: tuple[int, ...] = ()
+    before: tuple[str, ...] = ()
+    is_ended: bool = True
     identity: Any = None
 
 
-def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterator[Item]:
-    """Reads items from lines.
+def find_format(paths: Sequence[Path]) -> str:
+    """Returns the format that the names of files show, one of `choices.TEXT_FORMATS`.
+
+    Raises:
+      ConfigError: if the names show several formats.
+    """
+    names = {path: formats.strip_compression(path.name.lower()) for path in paths}
+    found = {
+        next((form for form, ends in _ENDINGS.items() if name.endswith(ends)), "text"): path
+        for path, name in names.items()
+    }
+    if len(found) > 1:
+        listed = ", ".join(f"{path} ({form})" for form, path in found.items())
+        raise ConfigError(f"--input has several formats: {listed}; set --input_format")
+    return next(iter(found), "text")
+
+
+def read(
+    form: str,
+    lines: Iterable[str],
+    place: str,
+    kind: TaskKind,
+    skipping: Skipping,
+    column: str = "",
+) -> Iterator[Item]:
+    """Reads items from lines. All lines of CoNLL are read before the first item.
 
     Args:
       form: the format of the lines, one of `choices.TEXT_FORMATS`.
       place: the text before the line number in errors, such as `FILE:`.
       kind: the kind of task for which examples are made.
+      skipping: the policy for the header of a table.
+      column: the column of words in CoNLL (`conll.read_words`).
 
     Raises:
       ConfigError: if a line is malformed, does not fit the kind of task, or has another number of
@@ -46,11 +82,15 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
     """
     first: Example | None = None
     if form == "conll":
-        yield from _read_conll(lines, place)
+        for block in conll.read_words(lines, place, column):
+            yield Item(block.example, block.before, block.is_ended)
         return
     for number, line in enumerate(lines, 1):
         line_place = f"{place}{number}"
         line = line.removesuffix("\r")
+        if form == "text" and number == 1 and records.is_header(line.split("\t")):
+            skipping.skip(_HEADER, f"{line_place}: the line")
+            line = ""
         if not line.strip():
             yield Item(None)
             continue
@@ -95,46 +135,6 @@ def _parse_record(line: str, place: str) -> Record:
     return record
 
 
-def _read_conll(lines: Iterable[str], place: str) -> Iterator[Item]:
-    block: list[str] = []
-    first = 1
-    for number, line in enumerate(lines, 1):
-        block.append(line.removesuffix("\r"))
-        if not line.strip():
-            yield _make_conll_item(block, f"{place}{first}")
-            block, first = [], number + 1
-    if block:
-        yield _make_conll_item(block, f"{place}{first}")
-
-
-def _make_conll_item(lines: list[str], place: str) -> Item:
-    """Makes an item from the lines of a sentence in CoNLL format.
-
-    Words are in the first column. In CoNLL-U, which has ten columns, words are in the second
-    column, and multiword tokens and empty nodes are skipped.
-    """
-    words: list[str] = []
-    word_lines: list[int] = []
-    for index, line in enumerate(lines):
-        fields = line.split("\t") if "\t" in line else line.split()
-        is_comment = not words and COMMENT.match(line) is not None
-        if not line.strip() or is_comment or line.startswith("-DOCSTART-"):
-            continue
-        has_ids = len(fields) == 10 and re.fullmatch(r"\d+([-.]\d+)?", fields[0]) is not None
-        if has_ids and not fields[0].isdecimal():
-            continue
-        word = fields[int(has_ids)].strip()
-        if not word:
-            raise ConfigError(
-                f"{place}: line {index + 1} of the sentence has no word; expected a "
-                f"word in column {1 + has_ids}"
-            )
-        words.append(word)
-        word_lines.append(index)
-    example = Words(tuple(words), None, place) if words else None
-    return Item(example, tuple(lines), tuple(word_lines))
-
-
 def _to_tsv(kind: TaskKind, item: Item, description: Record | None) -> str:
     return "\t".join(kind.to_fields(description) if description else [""]) + "\n"
 
@@ -145,16 +145,17 @@ def _to_jsonl(kind: TaskKind, item: Item, description: Record | None) -> str:
 
 
 def _to_conll(kind: TaskKind, item: Item, description: Record | None) -> str:
-    tags = description["tags"] if description else []
-    if item.lines:
-        tag_of = dict(zip(item.words, tags, strict=True))
-        lines = list(item.lines)
-        words = description["words"] if description else []
-        for index, word in zip(item.words, words, strict=True):
-            lines[index] = f"{word}\t{tag_of[index]}"
-        return "".join(f"{line}\n" for line in lines)
-    words = description["words"] if description else []
-    return "".join(f"{w}\t{t}\n" for w, t in zip(words, tags, strict=True)) + "\n"
+    """Returns lines that `conll.read` reads: a comment without a tab cannot be a word."""
+    lines = [line.replace("\t", " ") for line in item.before]
+    if item.example and description:
+        for word, tag in zip(description["words"], description["tags"], strict=True):
+            if not {*"\t\n"}.isdisjoint(word):
+                raise ConfigError(
+                    f"{item.example.where}: {quoted(word)} contains a tab or a line feed, which a "
+                    "word of CoNLL cannot contain; set --output_format=jsonl"
+                )
+            lines.append(f"{word}\t{tag}")
+    return "".join(f"{line}\n" for line in [*lines, *[""] * item.is_ended])
 
 
 WRITERS: dict[str, Callable[[TaskKind, Item, Record | None], str]] = {

@@ -4,6 +4,7 @@ store whose folder is named by a hash of the rows.
 
 import dataclasses
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from xlj.data.rows.store import Manifest, RowStore, Split, TaskRows
 from xlj.data.tokenizer.layout import BOS
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
+from xlj.io.malformed import Malformed, Skipping
 
 Examples = dict[str, list[Example]]
 """Examples by language."""
@@ -125,10 +127,42 @@ def _read(task: Task) -> dict[str, Examples]:
             data[split].setdefault(language, []).extend(examples)
     for by_language in data.values():
         for language, language_examples in by_language.items():
+            if task.malformed == "skip":
+                language_examples = _skip_unlabelled(language_examples)
             check_all_or_none(language_examples)
             # Examples from different sources may have the same id.
             by_language[language] = task_kind.distinct(language_examples)
+    _warn_of_training_examples(data)
     return data
+
+
+def _skip_unlabelled(examples: list[Example]) -> list[Example]:
+    """Leaves out the unlabelled examples, and prints their number, unless all are unlabelled."""
+    labelled, skipping = [e for e in examples if e.labels is not None], Skipping("skip")
+    if not labelled:
+        return examples
+    for example in examples:
+        if example.labels is None:
+            skipping.skip(Malformed(f"no {example.what}", ""), example.where)
+    skipping.report()
+    return labelled
+
+
+def _warn_of_training_examples(data: Mapping[str, Examples]) -> None:
+    """Warns of dev and test sets of which at least half is training data, such as the same file."""
+    if not data["dev"] and not data["test"]:
+        return
+    training = {repr(example.content) for part in data["train"].values() for example in part}
+    for split in ("dev", "test"):
+        for language, part in data[split].items():
+            count = sum(repr(example.content) in training for example in part)
+            if 2 * count >= len(part):
+                print(
+                    f"warning: {count:,} of the {len(part):,} examples of task.{split} in "
+                    f"{language} are training data too, so their scores say little; first: "
+                    f"{part[0].where}",
+                    file=sys.stderr,
+                )
 
 
 def _labels(task: Task, task_kind: TaskKind, data: Mapping[str, Examples]) -> tuple[str, ...]:

@@ -21,8 +21,7 @@ from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import Config, ConfigError, durations
 from xlj.config.finetuning import KEYS_OF_MODEL
 from xlj.config.sections import MOST_STEPS
-from xlj.config.task import TASK, Task, is_own, labelling_options
-from xlj.data.labelled.examples import Example
+from xlj.config.task import TASK, Task, is_own, labelling_options, load
 from xlj.data.rows.store import RowStore
 from xlj.distributed import hosts
 from xlj.finetuning import task_data, task_scores
@@ -86,8 +85,9 @@ def run(config: Config, workdir: Path) -> Outcome:
       ConfigError: before any training, if data, labels, model or mesh do not fit the config; later,
         for the reasons that `loop.train` documents.
     """
-    task = config.task
     source = stored_models.find(config.init_from, "init_from")
+    config = _with_tagged_piece(config, source)
+    task = config.task
     limit = source.model.positions - FIRST_POSITION
     if task.length > limit:
         raise ConfigError(
@@ -109,6 +109,15 @@ def run(config: Config, workdir: Path) -> Outcome:
             return Outcome(tuple(runs), {}, False)
         runs.append(run)
     return Outcome(tuple(runs), task_scores.baseline(data, task), True)
+
+
+def _with_tagged_piece(config: Config, source: StoredModel) -> Config:
+    """Returns the config with the rule for the piece of a word that has its tag."""
+    task = config.task
+    if task.tagged_piece or "tagged_piece" not in load(task.effective_kind).reads:
+        return config
+    rule = (source.task.tagged_piece if source.task else "") or "text"
+    return dataclasses.replace(config, task=dataclasses.replace(task, tagged_piece=rule))
 
 
 def _with_labels(config: Config, source: StoredModel) -> Config:
@@ -344,19 +353,14 @@ def _compute_identity(
         run_config.train, log_every=1, gradient_accumulation_steps=1, damaged_checkpoint="stop"
     )
     identifying = dataclasses.replace(run_config, init_from="", train=train, mesh=schema.Mesh())
-    scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
+    scoring: tuple[Any, ...] = (task.select, task.scored_by, task.answer_length, task.no_answer)
+    scoring += ("first",) * (task.tagged_piece == "first")
     content = [schema.as_tree(identifying), scoring, encoder_digest]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     digest.update(store.manifest.content_hash.encode())
     for split, sets in (("dev", data.dev), ("test", data.test)):
         for language, entry in sets.items():
-            examples = [_example_values(example) for example in entry.examples]
+            examples = [example.content for example in entry.examples]
             digest.update(json.dumps([split, language, examples]).encode())
             digest.update(entry.rows.tokens.tobytes())  # windows depend on task.stride
     return digest.hexdigest()
-
-
-def _example_values(example: Example) -> list[Any]:
-    """Returns the values of an example's fields, except the place where it was read."""
-    names = (field.name for field in dataclasses.fields(example))
-    return [getattr(example, name) for name in names if name not in ("place", "lines")]

@@ -14,6 +14,7 @@ from xlj import families
 from xlj.config import ConfigError, Model
 from xlj.config.families import options_of
 from xlj.config.sections import BIASES
+from xlj.config.task import Task
 from xlj.contracts.arrays import PyTree
 from xlj.data.labelled import kind
 from xlj.data.labelled.kind import HuggingFace
@@ -56,6 +57,7 @@ class ExportPlan:
         (`_choose_rows`).
       labels: the names of the task's classes or tags, in order.
       own: the name of the kind of task if user code defines this kind; empty for xlj's kinds.
+      task: the task of the head, for its description; None for a general description.
     """
 
     architecture: Architecture
@@ -64,11 +66,15 @@ class ExportPlan:
     rows: np.ndarray
     labels: tuple[str, ...] = ()
     own: str = ""
+    task: Task | None = None
 
     @property
     def hf_task(self) -> HuggingFace | None:
         """The transformers class for the head; None if the head is not a task head."""
-        return task_heads.hf_task_of(self.head, self.own)
+        hf_task = task_heads.hf_task_of(self.head, self.own)
+        if hf_task is None or self.task is None:
+            return hf_task
+        return kind.find(self.task.effective_kind).hugging_face_for(self.task)
 
 
 _MAY_DIFFER_FROM_XLM_R = {

@@ -94,11 +94,16 @@ def detect(path: AnyPath, head: bytes = b"") -> Format | None:
       path: the file; an ending of a compressed file, such as .gz, is ignored.
       head: the first bytes of the content; empty to use only the name.
     """
-    name = re.sub(r"\.(gz|bz2|xz|zst)$", "", path.name.lower())
+    name = strip_compression(path.name.lower())
     for file_format in FORMATS:
         if name.endswith(file_format.endings) or re.match(file_format.content, head, re.DOTALL):
             return file_format
     return None
+
+
+def strip_compression(name: str) -> str:
+    """Returns the name of a file without the ending of a compressed file, such as `.gz`."""
+    return re.sub(r"\.(gz|bz2|xz|zst)$", "", name)
 
 
 def refuse(path: AnyPath, head: bytes = b"", readable: Collection[str] = ()) -> None:

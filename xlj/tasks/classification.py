@@ -3,6 +3,7 @@
 The label of a row is one number: 1 + the index of the class, or 0 if the class is unknown.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.metrics import accuracy
 from xlj.io.json_file import Record
+from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
 
 PAIRS = "The tokenizer encodes a pair as in training, with one separator between the two texts."
@@ -39,8 +41,19 @@ class Classification(TaskKind):
     )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Sentences]:
-        """Reads examples from a table (TSV, CSV) or from records (JSON, Parquet)."""
-        return tables.read(path, task.columns, task.labels, task.names)
+        """Reads examples from a table (TSV, CSV) or from records (JSON, Parquet).
+
+        Warns if each label occurs once, which suggests that the column of labels has texts or ids.
+        """
+        examples = tables.read(path, task.columns, task.labels, task.names)
+        found = [example.label for example in examples if example.label is not None]
+        if 3 <= len(found) == len({*found} - {*task.labels}):
+            print(
+                f"warning: {path}: each of its {len(found):,} labels occurs once, such as "
+                f"{quoted(found[0])}; check that task.columns names the column of labels last",
+                file=sys.stderr,
+            )
+        return examples
 
     def rows(
         self,

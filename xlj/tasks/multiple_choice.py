@@ -16,7 +16,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.config.task import Task
-from xlj.data.labelled import kind, records
+from xlj.data.labelled import kind, records, tables
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features, fit_sizes
 from xlj.data.labelled.kind import HuggingFace, TaskKind
@@ -24,7 +24,7 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.metrics import accuracy
 from xlj.io.json_file import Record
-from xlj.io.quoting import quoted
+from xlj.io.quoting import quoted, shortened
 from xlj.io.storage import AnyPath
 
 MAX_CHOICES = 8
@@ -59,6 +59,7 @@ class MultipleChoice(TaskKind):
 
     name = "multiple_choice"
     metrics = ("accuracy",)
+    reads = ("columns", "names")
     example = Choices
     has_labels = False
     hugging_face = HuggingFace(
@@ -74,13 +75,26 @@ print(choices[outputs.logits[0].argmax()])""",
     )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Choices]:
-        """Reads examples from JSON lines, JSON or Parquet, in XCOPA's format.
+        """Reads examples from JSON lines, JSON, Parquet, or a table with a header.
 
-        The keys are `premise`, optionally `question`, either `choice1`, `choice2`, ... or a list
-        `choices`, and `label`, the zero-based index of the right choice. Examples without `label`,
-        or with `label` -1, are unlabelled.
+        `task.columns` names the premise, the choices and the label. If it is empty, the keys are
+        those of XCOPA: `premise`, optionally `question`, either `choice1`, `choice2`, ... or a list
+        `choices`, and `label`, the zero-based index of the right choice. Examples without a label,
+        or with the label -1, are unlabelled.
         """
-        return [_example_of(record, place) for record, place in records.read(path)]
+        if 0 < len(task.columns) < 3:
+            raise ConfigError(
+                f"task.columns={','.join(task.columns)}: name the premise, the choices or their "
+                "list, and the label"
+            )
+        rows = records.read(path) if records.has_records(path) else tables.read_named(path)
+        return [
+            dataclasses.replace(
+                _named_example(record, place, task) if task.columns else _example_of(record, place),
+                language=records.language_of(record),
+            )
+            for record, place in rows
+        ]
 
     def rows(
         self,
@@ -198,6 +212,7 @@ print(choices[outputs.logits[0].argmax()])""",
 
 
 def _example_of(record: Mapping[str, Any], place: str) -> Choices:
+    """Makes an example from XCOPA's keys."""
     premise = kind.text_of(record, ("premise", "context", "question"), place)
     question = record.get("question")
     if isinstance(question, str) and question != premise:
@@ -206,20 +221,76 @@ def _example_of(record: Mapping[str, Any], place: str) -> Choices:
     if choices is None:
         names = sorted(name for name in record if re.fullmatch(r"choice[1-9]", name))
         choices = [record[name] for name in names]
-    if not isinstance(choices, list) or not all(isinstance(text, str) for text in choices):
+    if not isinstance(choices, list) or not choices or not all(isinstance(x, str) for x in choices):
         raise ConfigError(
-            f"{place}: expected a list `choices` of texts, or the keys choice1, "
-            "choice2, ... with texts"
+            f"{place}: expected a list `choices` of texts, or the keys choice1, choice2, ... with "
+            f"texts; the record has {shortened(', '.join(record))}; in xlj finetune, "
+            "task.columns=PREMISE,CHOICE,CHOICE,...,LABEL names other keys"
         )
-    right = record.get("label")
-    right = None if right == -1 else right
-    is_index = isinstance(right, int) and not isinstance(right, bool)
-    if right is not None and (not is_index or not 0 <= right < len(choices)):
-        raise ConfigError(
-            f"{place}: label is {quoted(right)}; expected the index of the right choice, 0 to "
-            f"{len(choices) - 1}"
-        )
+    right = _find_right(record.get("label"), (), len(choices), f"{place}: label")
     return _check_example(Choices(premise, tuple(choices), right, place))
+
+
+def _named_example(record: Mapping[str, Any], place: str, task: Task) -> Choices:
+    """Makes an example from the keys of `task.columns`.
+
+    The choices are texts under several keys, or under one key a list: of texts, or of objects with
+    `text` and `label`. Instead of the latter, there may be an object of two lists.
+    """
+    premise, *names, label = task.columns
+    texts = [_lookup(record, name, place) for name in premise.split("+")]
+    choices = [_lookup(record, name, place) for name in names]
+    labels: Sequence[str] = task.names
+    if len(choices) == 1 and not isinstance(choices[0], str):
+        (choices,) = choices
+        if isinstance(choices, Mapping):
+            lists = (choices.get(key) or () for key in ("text", "label"))
+            choices = [{"text": t, "label": x} for t, x in zip(*lists, strict=False)]
+        labels = labels or [str(x["label"]) for x in choices if isinstance(x, Mapping)]
+        choices = [x.get("text") if isinstance(x, Mapping) else x for x in choices]
+    for name, text in itertools.zip_longest((*premise.split("+"), *names), (*texts, *choices)):
+        if not isinstance(text, str):
+            raise ConfigError(f"{place}: {name or names[-1]} has {quoted(text)}, expected a text")
+    known = label in record or "." in label
+    value = _lookup(record, label, place) if known else None
+    right = _find_right(value, labels, len(choices), f"{place}: {label}")
+    return _check_example(Choices(" ".join(texts), tuple(choices), right, place))
+
+
+def _lookup(record: Mapping[str, Any], name: str, place: str) -> Any:
+    """Returns the value under `A`; of `A|B`, the first key that exists; `A.B` is B in object A."""
+    for option in name.split("|"):
+        value: Any = record
+        for key in [option] if option in record else option.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is not None:
+            return value
+    raise ConfigError(
+        f"{place}: no key {quoted(name)}, which task.columns names; the record has "
+        f"{shortened(', '.join(record))}"
+    )
+
+
+def _find_right(value: Any, names: Sequence[str], count: int, where: str) -> int | None:
+    """Returns the index of the right choice; None if it is unknown.
+
+    Args:
+      value: the label in the file: an index, or one of `names`.
+      names: the labels of the choices in files, in order; empty if labels are indices.
+      count: the number of choices.
+      where: the place and the key of the label, for the error.
+    """
+    if value is None or value == -1 or str(value).strip() in tables.UNLABELLED:
+        return None
+    is_index = isinstance(value, int) and not isinstance(value, bool) and not names
+    right = names.index(str(value)) if str(value) in names else value if is_index else -1
+    if 0 <= right < count:
+        return int(right)
+    expected = f"one of {', '.join(names)}" if names else f"0 to {count - 1}"
+    hint = "" if names else "; task.names=1,2,... names other labels of the choices, in order"
+    raise ConfigError(
+        f"{where} is {quoted(value)}; expected the index of the right choice, {expected}{hint}"
+    )
 
 
 def _check_example(example: Choices) -> Choices:

@@ -14,7 +14,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.config.task import Task
-from xlj.data.labelled import features, kind, tables
+from xlj.data.labelled import features, kind, records, tables
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.labelled.kind import HuggingFace, TaskKind
@@ -75,8 +75,13 @@ with torch.no_grad():
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[RatedText]:
         """Reads examples from a table or from records, with numbers as labels."""
         return [
-            RatedText(example.texts, _parse_score(example.label, example.place), example.place)
-            for example in tables.read(path, task.columns)
+            RatedText(
+                example.texts,
+                _parse_score(example.label, example.place),
+                example.place,
+                language=example.language,
+            )
+            for example in tables.read(path, task.columns, label_keys=records.SCORE_KEYS)
         ]
 
     def rows(

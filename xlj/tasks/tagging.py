@@ -1,8 +1,8 @@
 """Tagging of words.
 
 The label of a row is one number for each token. One piece of each word has the number 1 + the index
-of the word's tag: the first piece or, if that is only a word-start marker, the second piece. All
-other tokens have 0.
+of the word's tag: the first piece or, if that is only a word-start marker, the second piece
+(`task.tagged_piece` has another rule). All other tokens have 0.
 """
 
 import itertools
@@ -17,15 +17,16 @@ from xlj.config import ConfigError
 from xlj.config.task import Task
 from xlj.data.labelled import conll, features, kind, records
 from xlj.data.labelled.conll import CHUNK_TAG
-from xlj.data.labelled.examples import Words
+from xlj.data.labelled.examples import Words, find_language_prefix
 from xlj.data.labelled.features import WordFeatures
 from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.metrics import accuracy, chunk_scores
 from xlj.io.json_file import Record
-from xlj.io.quoting import quoted, shortened
+from xlj.io.quoting import shortened
 from xlj.io.storage import AnyPath
 
+_NO_MARK = ' and piece not in ("\\u2581", "\\u0120")'
 _USAGE = """\
 words = ["Ada", "lives", "here"]
 batch = tokenizer(words, is_split_into_words=True, return_tensors="pt")
@@ -43,7 +44,7 @@ class Tagging(TaskKind):
 
     name = "tagging"
     metrics = ("chunk_f1", "word_class_f1", "tag_accuracy")
-    reads = ("columns", "comments", "labels", "names")
+    reads = ("columns", "comments", "labels", "names", "tagged_piece")
     example = Words
     hugging_face = HuggingFace(
         "ForTokenClassification",
@@ -53,6 +54,15 @@ class Tagging(TaskKind):
         usage=_USAGE,
         always=True,
     )
+
+    def hugging_face_for(self, task: Task) -> HuggingFace | None:
+        """Describes the class; the rule for the piece of a word is `task.tagged_piece`."""
+        if task.tagged_piece != "first" or self.hugging_face is None:
+            return self.hugging_face
+        return self.hugging_face._replace(
+            remark="The tag of a word is the prediction for its first piece.",
+            usage=_USAGE.replace(_NO_MARK, ""),
+        )
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Words]:
         """Reads sentences from a file with columns (CoNLL) or from records."""
@@ -88,7 +98,9 @@ class Tagging(TaskKind):
     ) -> WordFeatures:
         """Converts each sentence to a row, or to several rows if it is long."""
         numbers = {label: number for number, label in enumerate(labels)}
-        return features.of_words(examples, vocabulary, numbers, task.length)
+        return features.of_words(
+            examples, vocabulary, numbers, task.length, task.tagged_piece == "first"
+        )
 
     def head(self) -> Any:
         """Returns BERT's head: dropout, and a linear layer for each token's vector."""
@@ -158,21 +170,23 @@ class Tagging(TaskKind):
         return "".join("".join(f"{tag}\n" for tag in tags) + "\n" for tags in predicted)
 
     def from_fields(self, fields: Sequence[str], place: str) -> Words:
-        """Makes an example from the field of a line: a sentence, with whitespace between its
-        words."""
+        """Makes an example from the field of a line: a sentence, with spaces between its words.
+
+        Other whitespace of Unicode, such as a no-break space, belongs to a word.
+        """
         if len(fields) > 1:
             raise ConfigError(
                 f"{place}: the line has a tab, but expected one sentence per line; for a file with "
                 "one word per line, set --input_format=conll"
             )
-        return _make_example(fields[0].split(), place)
+        return _make_example([word for word in fields[0].split(" ") if word], place)
 
     def from_record(self, record: Mapping[str, Any], place: str) -> Words:
-        """Makes an example from a list `tokens` or `words`, or from a text with whitespace between
-        its words, under a key of `kind.FIRST_TEXT_KEYS`."""
+        """Makes an example from a list `tokens` or `words`, or from a text with spaces between its
+        words, under a key of `records.FIRST_TEXT_KEYS`."""
         words = next((record[k] for k in records.WORDS if isinstance(record.get(k), list)), None)
         if words is None:
-            return self.from_fields([kind.text_of(record, kind.FIRST_TEXT_KEYS, place)], place)
+            return self.from_fields([kind.text_of(record, records.FIRST_TEXT_KEYS, place)], place)
         return _make_example(words, place)
 
     def describe(
@@ -202,9 +216,9 @@ class Tagging(TaskKind):
 
 
 def _make_example(words: Sequence[Any], place: str) -> Words:
+    """Makes an example from words, without the prefix that `find_language_prefix` finds."""
     if not words:
         raise ConfigError(f"{place}: the sentence has no words; expected at least one")
-    for word in words:
-        if not isinstance(word, str) or not word.strip():
-            raise ConfigError(f"{place}: {quoted(word)} is not a word; expected non-empty text")
-    return Words(tuple(words), None, place)
+    checked = [records.check_word(word, f"{place}: the list of words") for word in words]
+    prefix = find_language_prefix("", checked)
+    return Words(tuple(word.removeprefix(prefix) for word in checked), None, place)

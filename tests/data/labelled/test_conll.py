@@ -91,8 +91,15 @@ def test_the_language_before_wikiann_words_is_removed_if_all_words_have_it(write
         ("a", ":"),
         ("en:b",),
     ]
-    assert conll.read(write(content), "de", ())[0].words == ("en:a", "en::")
-    assert conll.read(write(content + "x\tO\n"), "en", ())[0].words == ("en:a", "en::")
+    for code in ("de", "eng_Latn", ""):
+        assert conll.read(write(content), code, ())[0].words == ("a", ":")
+    minnan = content.replace("en:a", "zh-min-nan:a").replace("en:", "zh-min-nan:")
+    assert conll.read(write(minnan), "nan", ())[0].words[1] == ":"
+    for other in ("x\tO\n", "en:\tO\n", "de:x\tO\n"):
+        assert conll.read(write(content + other), "de", ())[0].words == ("en:a", "en::")
+    assert conll.read(write("re:x\tO\n"), "de", ())[0].words == ("re:x",)  # one word is no proof
+    for words in (("http://a", "http://b"), ("12:30", "12:45")):
+        assert conll.read(write("".join(f"{w}\tO\n" for w in words)), "de", ())[0].words == words
 
 
 def test_files_without_tags_are_read(write):
@@ -201,6 +208,66 @@ def test_conllu_plus_files_are_read(write):
     assert actual == [(("zu", "dem"), ("1", "*"))]
     with pytest.raises(ConfigError, match="4 columns, but the comment global.columns names 3"):
         conll.read(write(text.replace(" UPOS", "")), "de", ())
+
+
+def test_ids_may_count_from_zero(write):
+    """As in WikiNEuRal and MultiNERD."""
+    text = "0\tAda\tB-PER\n1\tLee\tI-PER\n2\tsang\tO\n\n0\tOslo\tB-LOC\n"
+    expected = [(("Ada", "Lee", "sang"), ("B-PER", "I-PER", "O")), (("Oslo",), ("B-LOC",))]
+    assert plain(conll.read(write(text), "en", ())) == expected
+    with pytest.raises(ConfigError, match="a.conll:5: .* counts from 0 in the sentence at .*:1"):
+        conll.read(write(text.replace("0\tOslo", "1\tOslo")), "en", ())
+
+
+def test_a_header_names_the_columns(write):
+    rows = "Ada\tNNP\tB-PER\nsang\tVBD\tO\n\nOslo\tNNP\tB-LOC\n"
+    expected = [(("Ada", "sang"), ("B-PER", "O")), (("Oslo",), ("B-LOC",))]
+    text = "# x = y\nToken\tpos\tner\n" + rows
+    assert plain(conll.read(write(text), "en", (), chunk_tags=True)) == expected
+    assert plain(conll.read(write(text), "en", ("Token", "pos")))[0][1] == ("NNP", "VBD")
+    swapped = "tags Word\nO Ada\nX sang\n"
+    assert plain(conll.read(write(swapped), "en", ())) == [(("Ada", "sang"), ("O", "X"))]
+    numbered = "sentence\tform\tupos\n1\tAda\tPROPN\n1\tsang\tVERB\n"
+    assert plain(conll.read(write(numbered), "en", ()))[0] == (("Ada", "sang"), ("PROPN", "VERB"))
+    words = "word\tNOUN\ntoken\tNOUN\n"  # no header: the second column has a tag
+    assert plain(conll.read(write(words), "en", ()))[0][0] == ("word", "token")
+
+
+def test_a_treebank_without_text_is_refused(write):
+    for form in "_", "___":
+        text = conllu(("1", form, "ADP"), ("2", "_", "DET"))
+        with pytest.raises(ConfigError, match="a.conll:1: all words of the file are _"):
+            conll.read(write(text), "ar", ())
+        with pytest.raises(ConfigError, match="a.conll:1: all words of the file are _"):
+            conll.read_words(text.split("\n"), "a.conll:")
+    assert conll.read(write(text + "\n" + conllu(("1", "a", "X"))), "ar", ())
+
+
+def test_new_text_has_the_words_of_labelled_text(write):
+    """`read_words` ignores tags, so columns of tags may be ambiguous."""
+    files = [
+        UNER,
+        UNER.replace("\t", " "),
+        "# global.columns = ID FORM UPOS\n1\ta\tX\n2\tb\tY\n",
+        "-DOCSTART- -X- O\n\na b O\n-DOCSTART- -X- O\nc\u00a0d e O\n\n\n",
+        "sw:Mei\tB-PER\nsw:10 000\tO\n",
+        "token\tlabel\nAda\tO\n",
+        "# id aa\tdomain=en\nmaria _ _ B-PER\n",
+    ]
+    for text in files:
+        blocks = conll.read_words(text.split("\n")[:-1], "x:")
+        examples = [block.example for block in blocks if block.example]
+        expected = conll.read(write(text), "", ("2", "3") if text.startswith("# sent_id") else ())
+        assert [e.words for e in examples] == [e.words for e in expected]
+        assert [e.lines for e in examples] == [e.lines for e in expected]
+        assert not any(e.tags for e in examples)
+    before = [block.before for block in conll.read_words(files[3].split("\n")[:-1], "x:")]
+    assert before == [("-DOCSTART- -X- O",), (), ("-DOCSTART- -X- O",), ()]
+    assert conll.read_words(UNER.split("\n"), "x:", "3")[0].example.words[0] == "B-PER"
+    with pytest.raises(ConfigError, match=r"x:2: 5 columns, but --columns=6; .* 1 to 5"):
+        conll.read_words(UNER.split("\n"), "x:", "6")
+    with pytest.raises(ConfigError, match="--columns=word: tagging needs the one-based number"):
+        conll.read_words(UNER.split("\n"), "x:", "word")
 
 
 def test_chunk_tags_outside_the_last_column_are_an_error(write):

@@ -151,6 +151,9 @@ def test_a_label_is_at_the_first_piece_that_has_characters(vocabulary):
     rows = features.of_words([Words((word,), ("yes",), "f:1")], vocabulary, LABELS, 16)
     labels = rows.labels["labels"][0]
     assert rows.positions.tolist() == [[0, 2]] and labels.nonzero()[0].tolist() == [2]
+    rows = features.of_words([Words((word,), ("yes",), "f:1")], vocabulary, LABELS, 16, True)
+    labels = rows.labels["labels"][0]
+    assert rows.positions.tolist() == [[0, 1]] and labels.nonzero()[0].tolist() == [1]
 
 
 def test_words_keep_the_space_before_them():

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from xlj.config import ConfigError
-from xlj.data.labelled import tables
+from xlj.data.labelled import records, tables
 from xlj.data.labelled.examples import Sentences
 
 NAMED = ("premise", "hypothesis", "label")
@@ -104,6 +104,7 @@ def test_json_lines_are_read(write):
     "name, content, columns, message",
     [
         ("a.tsv", "a\tb\t1\nc\td\n", (), "a.tsv:2: 2 columns, but 3 in the first line"),
+        ("a.tsv", "a\tb\t1\nc\td\t1\t2\n", (), "a.tsv:2: 4 columns, but 3 in the first line"),
         ("a.tsv", "a\tb\tc\t1\n", (), "a.tsv:1: 4 columns, but without task.columns"),
         ("a.tsv", "s\tt\tLabel\na\tb\t1\n", (), "a.tsv:1: .* is the header .*columns=s,t,Label"),
         ("a.tsv", "s\tlabel\na\t1\n", ("1", "2"), "a.tsv:1: this line is the header"),
@@ -136,6 +137,92 @@ def test_json_lines_are_read(write):
 def test_invalid_files_and_columns_are_refused(write, name, content, columns, message):
     with pytest.raises(ConfigError, match=message):
         tables.read(write(name, content), columns)
+
+
+XNLI = "language\tgold_label\tsentence1_parse\tsentence1\tsentence2\tgenre\tlabel1\n"
+MASSIVE = {"id": "0", "locale": "de-DE", "scenario": "alarm", "intent": "alarm_set", "utt": "weck"}
+
+
+@pytest.mark.parametrize(
+    "name, content, expected",
+    [
+        (
+            "sib.tsv",
+            "index_id\tcategory\ttext\n1\tpolitics\tA man.\n",
+            (("A man.",), "politics", ""),
+        ),
+        ("mldoc.tsv", "Category\tText\nCCAT\tA man.\n", (("A man.",), "CCAT", "")),
+        ("xnli.tsv", XNLI + "de\tneutral\t(\tA\tB\tf\tn\n", (("A", "B"), "neutral", "de")),
+        ("mt.tsv", "premise\thypo\tlabel\nA\tB\tneutral\n", (("A", "B"), "neutral", "")),
+        ("de.jsonl", json.dumps(MASSIVE), (("weck",), "alarm_set", "de-DE")),
+        ("a.csv", ",text,label\n0,A man.,x\n", (("A man.",), "x", "")),
+        ("langid.tsv", "id\ttext\tlang\tlabel\n1\ta\tar\tx\n", (("a",), "x", "ar")),
+        ("ar.tsv", "text\tdialect\tlabel\na\tegypt\tx\n", (("a",), "x", "")),
+        ("bele.tsv", "text\tdialect\tlabel\na\tarz_Arab\tx\n", (("a",), "x", "arz_Arab")),
+        ("ty.jsonl", '{"id": "swahili-3", "text": "a", "label": 1}', (("a",), "1", "sw")),
+    ],
+)
+def test_usual_names_of_columns_are_recognised(write, name, content, expected):
+    (example,) = tables.read(write(name, content), ())
+    assert (example.texts, example.label, example.language) == expected
+
+
+def test_a_label_may_be_a_language(write):
+    for name, content in (
+        ("a.tsv", "text\tlanguage\na\tde\n"),
+        ("a.jsonl", '{"text": "a", "language": "de"}'),
+    ):
+        (example,) = tables.read(write(name, content), ("text", "language"))
+        assert (example.label, example.language) == ("de", "")
+
+
+def test_scores_have_other_usual_names(write):
+    header = "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n"
+    file = write("sick.txt", header + "1\ta\tb\tNEUTRAL\t4.5\n")
+    assert plain(tables.read(file, ())) == [(("a", "b"), "NEUTRAL")]
+    assert plain(tables.read(file, (), label_keys=records.SCORE_KEYS)) == [(("a", "b"), "4.5")]
+
+
+def test_ambiguous_names_are_refused(write):
+    for header in ("index\tquestion\tsentence\tlabel", "text\tcategory\tlabel", "a\tlabel"):
+        with pytest.raises(
+            ConfigError, match="a.tsv:1: .* unclear which .*task.columns=" + header.split()[0]
+        ):
+            tables.read(write("a.tsv", f"{header}\n1\t2\t3\n"), ())
+
+
+def test_a_first_column_of_labels_is_refused(write):
+    """MLDoc's files have no header."""
+    rows = [f"{'CE'[i % 2]}CAT\tThe news {i}.\n" for i in range(6)]
+    with pytest.raises(
+        ConfigError, match=r"a\.tsv:1: .* 2 different values .*columns=2,1, or task"
+    ):
+        tables.read(write("a.tsv", "".join(rows)), ())
+    assert plain(tables.read(write("a.tsv", "".join(rows)), ("2", "1")))[0][1] == "CCAT"
+    assert len(tables.read(write("a.tsv", "".join(rows)), ("1", "2"))) == 6
+    numbers = [f"Same text.\t{i}.5\n" for i in range(6)]  # scores of one text
+    assert len(tables.read(write("a.tsv", "".join(numbers)), ())) == 6
+
+
+def test_further_columns_are_allowed_if_columns_are_named(write, capsys):
+    """Some lines of the STS benchmark end with two sources."""
+    lines = ["main\tMSR\t1\t4.5\ta\tb", "main\tnews\t2\t3.0\tc\td\thttp://x\thttp://y"]
+    for text in ("\n".join(lines), "\n".join(lines[::-1])):
+        file = write("sts-dev.csv", text + "\n")
+        assert {label for _, label in plain(tables.read(file, ("5", "6", "4")))} == {"4.5", "3"}
+    assert (
+        "1 lines have more columns than the first line, which has 6 (first: "
+        in capsys.readouterr().err
+    )
+    with pytest.raises(
+        ConfigError, match="csv:2: 6 columns, but 8 in the first line; at least 7 are"
+    ):
+        tables.read(file, ("5", "6", "7"))
+    header = write("a.tsv", "text\tlabel\textra\na\tx\nb\ty\tz\tz\n")
+    assert [label for _, label in plain(tables.read(header, ("text", "label")))] == ["x", "y"]
+    unlabelled = write("a.tsv", "a\tb\nc\td\tx\n")  # the label would be lost
+    with pytest.raises(ConfigError, match="a.tsv:2: 3 columns, but 2 in the first line"):
+        tables.read(unlabelled, ("1", "2", "3"))
 
 
 @pytest.mark.parametrize("ids", ["{}", "dev-{:04}", "{:04x}1"])
@@ -215,7 +302,7 @@ def test_commas_do_not_separate_the_columns_of_a_table_with_tabs(write):
     [
         ("premise,hypothesis,label\na,b\n", NAMED, "a.csv:2: 2 columns, but 3 in the first"),
         ('premise,hypothesis,label\n"a,b,c\nd,e,f\n', NAMED, "a.csv:2: not valid CSV"),
-        ("premise,hypothesis,label\na,b,x\n", (), "columns=premise,hypothesis,label"),
+        ("first,second,label\na,b,x\n", (), "columns=first,second,label"),
         ("premise,label\na,x\n", NAMED, "a.csv:1: no column 'hypothesis'"),
         ("premise,hypothesis,label\n\na,b,x\n", NAMED, "a.csv:2: the line is empty"),
     ],

@@ -4,6 +4,7 @@ Label sets of a task, and errors for examples that do not match them.
 """
 
 import dataclasses
+import json
 import sys
 
 import pytest
@@ -112,6 +113,76 @@ def test_invalid_templates_are_refused(template, kind, message):
         task_sources.resolve(Task(kind=kind, train=(template,)), "train", ("en", "eo"))
 
 
+NLI = "language\tgold_label\tsentence1\tsentence2\n"
+NLI += "".join(f"{c}\tneutral\t{c} 1\t{c} 2\n" for c in ("en", "de", "zh-CN", "zh-TW", "en"))
+TYDI = {"question": "Q?", "context": "C", "answers": {"text": ["C"], "answer_start": [0]}}
+CHOICES = {"premise": "p", "choices": ["a", "b"], "label": 0}
+
+
+@pytest.mark.parametrize(
+    "kind, name, content, codes",
+    [
+        ("classification", "dev.tsv", NLI, {"en": 2, "de": 1, "de-DE": 1, "zh_cn": 1, "EN": 2}),
+        (
+            "regression",
+            "dev.jsonl",
+            [{"text": "a", "score": 1, "lang": code} for code in ("swh_Latn", "yor_Latn")],
+            {"swh_Latn": 1, "yor-Latn": 1, "swh": 1},
+        ),
+        (
+            "question_answering",
+            "dev.json",
+            [TYDI | {"id": f"{name}-{i}-0"} for i, name in enumerate(("english", "swahili"))],
+            {"en": 1, "sw": 1},
+        ),
+        (
+            "question_answering",
+            "dev.json",
+            [TYDI | {"id": i, "language": name} for i, name in enumerate(("Korean", "telugu"))],
+            {"ko": 1, "te": 1},
+        ),
+        (
+            "tagging",
+            "dev.jsonl",
+            [{"tokens": ["a"], "tags": ["X"], "lang": code} for code in ("hau", "hau", "ibo")],
+            {"hau": 2, "ibo": 1},
+        ),
+        (
+            "multiple_choice",
+            "dev.jsonl",
+            [CHOICES | {"dialect": code} for code in ("eng_Latn", "deu_Latn")],
+            {"deu_Latn": 1, "eng_Latn": 1},
+        ),
+    ],
+)
+def test_a_file_of_several_languages_gives_each_its_own(
+    tmp_path, capsys, kind, name, content, codes
+):
+    lines = content if isinstance(content, str) else "\n".join(map(json.dumps, content)) + "\n"
+    (tmp_path / name).write_text(lines)
+    task = Task(kind=kind, test=(f"{tmp_path}/{name}",))
+    assert task_sources.resolve(task, "test", tuple(codes)) == dict.fromkeys(codes, [*task.test])
+    everything = task_sources.read(task.test[0], "xx", Task(kind=kind, test=("{language}",)))
+    for code, count in codes.items():
+        assert len(task_sources.read(task.test[0], code, task)) == count
+        assert f"{count} of {len(everything)} examples are in {code}" in capsys.readouterr().err
+    for code in ("xx", "zh"):
+        with pytest.raises(
+            ConfigError, match=f"{name}: the file has examples of .*, but .* {code};"
+        ):
+            task_sources.read(task.test[0], code, task)
+
+
+def test_a_file_that_names_one_language_or_none_is_read_for_one_language(folder):
+    (folder / "one.tsv").write_text("lang\ttext\tlabel\nen\ta\tx\nen\tb\ty\n")
+    for name in ("one.tsv", "en.tsv"):
+        task = Task(kind="classification", test=(f"{folder}/{name}",))
+        assert len(task_sources.read(task.test[0], "de", task)) == 2
+        assert task_sources.resolve(task, "test", ("de",)) == {"de": [*task.test]}
+        with pytest.raises(ConfigError, match="gives several languages the same source"):
+            task_sources.resolve(task, "test", ("de", "en"))
+
+
 def test_each_kind_has_its_reader(folder):
     labelled = Task(kind="classification", labels=("no", "yes"))
     assert [one.label for one in task_sources.read(f"{folder}/en.tsv", "en", labelled)] == [
@@ -192,7 +263,9 @@ def test_labelled_and_unlabelled_examples_must_not_be_mixed():
     for examples in (PAIRS, WORDS, QUESTIONS, [Sentences(("a",), None, "f:3")] * 2):
         task_sources.check_all_or_none(examples)
     with pytest.raises(
-        ConfigError, match="f:3: this example has no label, but the example at f:1 has; label all"
+        ConfigError,
+        match="f:3: this example has no label, but the example at f:1 has; label all "
+        ".*; task.malformed=skip skips",
     ):
         task_sources.check_all_or_none([*PAIRS, Sentences(("a",), None, "f:3")])
     with pytest.raises(

@@ -15,6 +15,13 @@ from xlj.io.storage import AnyPath
 _SPACES = " \t"  # other whitespace of Unicode may be a word
 _ID = re.compile(r"\d+([-.]\d+)?")  # an id, a range of ids, or the id of an empty node
 _COLUMNS_COMMENT = "# global.columns ="  # begins the first line of a CoNLL-U Plus file
+_DOCUMENT = "-DOCSTART-"  # begins a line between two documents
+_WORD_NAMES = ("form", "word", "words", "token", "tokens", "text")
+_TAG_NAMES = (
+    *("upos", "tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "entity", "pos"),
+    *("pos_tag", "pos_tags", "xpos", "iob", "bio"),
+)
+"""Names of the columns of words and of tags in headers, in lower case."""
 COMMENT = re.compile(r"# ?\S+( id)? = |# (id|newdoc|newpar)\b|#\t(https?://|www\.)")
 """Matches lines that look like comments of known formats."""
 
@@ -26,16 +33,44 @@ class _Layout(NamedTuple):
       divider: the character between columns; empty if there is only one column.
       width: number of columns.
       has_ids: whether the first column numbers the words of each sentence.
+      names: the names of the columns; empty if the file does not name them.
     """
 
     divider: str
     width: int
     has_ids: bool
+    names: list[str]
 
 
 class _Row(NamedTuple):
     place: str
     fields: list[str]
+
+
+class _Group(NamedTuple):
+    """The lines of a sentence: (place, line) of each, without spaces at both ends.
+
+    A `-DOCSTART-` line is the first line of its group. `is_ended` says whether a blank line follows
+    the group.
+    """
+
+    lines: list[tuple[str, str]]
+    is_ended: bool
+
+
+class Block(NamedTuple):
+    """A sentence without tags, and the other lines of its file.
+
+    Attributes:
+      before: the lines before the sentence: comments, without the names of columns, and
+        `-DOCSTART-` lines.
+      example: the sentence; None if there is no word before the next blank line.
+      is_ended: whether a blank line follows.
+    """
+
+    before: tuple[str, ...]
+    example: Words | None
+    is_ended: bool
 
 
 def read(
@@ -48,109 +83,171 @@ def read(
     """Reads the sentences of a file.
 
     Columns are divided by tabs, or by spaces if the file has no tab. All lines must have the same
-    number of columns. `-DOCSTART-` lines and comments are skipped. The first column may number the
-    words of each sentence from 1, as in CoNLL-U. In such files, multiword tokens (`1-2`) and empty
+    number of columns. `-DOCSTART-` lines and comments are skipped. The first line may be a header,
+    with names such as `token` and `ner_tags`. The first column may number the words of each
+    sentence from 1, as in CoNLL-U, or from 0. In such files, multiword tokens (`1-2`) and empty
     nodes (`3.1`) are skipped.
 
     Args:
       path: the file.
-      language: a prefix `language:` is removed from the words if all words of the file have it, as
-        in the original files of WikiAnn.
+      language: the code of the language. A prefix such as `en:` is removed from the words if all
+        words of the file have it, as in the original files of WikiAnn (`find_language_prefix`).
       columns: the column of words and the column of tags, as one-based numbers or as names of
-        CoNLL-U Plus. If empty, the columns are FORM and UPOS in CoNLL-U and CoNLL-U Plus. In other
-        files, they are the first and the last column. If such a file has ids, they are the second
-        column and the only other column that can contain tags. A file is unlabelled if the column
-        of tags is the one after its last column, or if it has ids and all tags are `_`.
+        CoNLL-U Plus or of the header. If empty, the columns are FORM and UPOS in CoNLL-U and
+        CoNLL-U Plus. In other files, they are the columns that the header names, or else the first
+        and the last column. If a file without a header has ids, they are the second column and the
+        only other column that can contain tags. A file is unlabelled if the column of tags is the
+        one after its last column, or if it has ids and all tags are `_`.
       comments: which lines that begin with `#` before the first word of a sentence are comments.
         `yes`: all lines. `no`: no line. `auto`: lines with another number of columns, and lines
         that look like comments (`COMMENT`).
       chunk_tags: whether tags must be chunk tags (`conll.CHUNK_TAG`).
 
     Raises:
-      ConfigError: if the file cannot be read, a line is invalid, or the columns or comments are
-        ambiguous; the message names the file and the line.
+      ConfigError: if the file cannot be read, a line is invalid, all words are underscores, or the
+        columns or comments are ambiguous; the message names the file and the line.
     """
     formats.refuse(path, files.head(path), ("CSV", "|||"))  # these may be words of a sentence
-    groups: list[list[tuple[str, str]]] = [[]]
-    for number, line in enumerate(files.lines(path), 1):
-        line = line.removesuffix("\r").strip(" ")
-        if not line.strip(_SPACES) or line.startswith("-DOCSTART-"):
-            groups.append([])
-        else:
-            groups[-1].append((f"{path}:{number}", line))
-    heads = (line for group in groups for _, line in group if line.startswith(_COLUMNS_COMMENT))
-    names = next(heads, _COLUMNS_COMMENT).removeprefix(_COLUMNS_COMMENT).split()
-    layout = _detect_layout(groups, has_ids=names[:1] == ["ID"])
-    sentences = [rows for group in groups if (rows := _parse_sentence(group, layout, comments))]
+    groups = _read_groups(files.lines(path), f"{path}:")
+    layout = _detect_layout(groups)
+    sentences = [rows for group in groups if (rows := _parse_sentence(group, layout, comments)[1])]
     if not sentences:
         return []
-    word, tag = _choose_columns(sentences, layout, columns, names, chunk_tags)
+    word, tag = _choose_columns(sentences, layout, columns, chunk_tags)
     return _to_examples(sentences, layout, word, tag, language)
 
 
-def _detect_layout(groups: Sequence[Sequence[tuple[str, str]]], has_ids: bool) -> _Layout:
-    """Determines the layout of a file.
-
-    Lines that begin with `#` may be comments. They are ignored unless all lines begin with `#`.
+def read_words(lines: Iterable[str], place: str, column: str = "") -> list[Block]:
+    """Reads the sentences of a file without their tags, as `read` does, and its other lines.
 
     Args:
-      groups: (place, line) of the lines of each sentence.
-      has_ids: whether the file is known to have ids.
+      lines: all lines of the file.
+      place: the text before the number of a line in errors, such as `FILE:`.
+      column: the column of words, a one-based number or a name; empty to choose it as `read` does.
+
+    Raises:
+      ConfigError: as `read`, except for problems with the column of tags.
     """
-    lines = [line for group in groups for _, line in group if not line.startswith("#")]
+    groups = _read_groups(lines, place)
+    layout = _detect_layout(groups)
+    parsed = [_parse_sentence(group, layout, "auto") for group in groups]
+    sentences = [rows for _, rows in parsed if rows]
+    word = _choose_word(sentences, layout, "--columns", [column] * bool(column)) if sentences else 0
+    examples = iter(_to_examples(sentences, layout, word, None, ""))
+    return [
+        Block(tuple(before), next(examples) if rows else None, group.is_ended)
+        for group, (before, rows) in zip(groups, parsed, strict=True)
+    ]
+
+
+def _read_groups(lines: Iterable[str], place: str) -> list[_Group]:
+    groups, group = list[_Group](), list[tuple[str, str]]()
+    for number, text in enumerate(lines, 1):
+        line = text.removesuffix("\r").strip(" ")
+        if not line.strip(_SPACES):
+            groups.append(_Group(group, True))
+            group = []
+            continue
+        if line.startswith(_DOCUMENT) and group:
+            groups.append(_Group(group, False))
+            group = []
+        group.append((f"{place}{number}", line))
+    return [*groups, _Group(group, False)] if group else groups
+
+
+def _detect_layout(groups: Sequence[_Group]) -> _Layout:
+    """Determines the layout of a file, and removes its header from the first group.
+
+    Lines that begin with `#` may be comments. They are ignored unless all lines begin with `#`.
+    """
+    all_lines = [line for group in groups for _, line in group.lines]
+    lines = [line for line in all_lines if not line.startswith(("#", _DOCUMENT))]
     if not lines:
-        all_lines = [line for group in groups for _, line in group]
-        no_comments = [x for x in all_lines if x[:2] != "# " and not COMMENT.match(x)]
-        lines = no_comments or all_lines
+        lines = [line for line in all_lines if not line.startswith(_DOCUMENT)]
+        no_comments = [x for x in lines if x[:2] != "# " and not COMMENT.match(x)]
+        lines = no_comments or lines
     lines_with_tabs = [line for line in lines if "\t" in line]
     first = next(iter(lines_with_tabs or lines), "")
     divider = "\t" if lines_with_tabs else " " if " " in first else ""
     width = len(_split(first, divider))
+    heads = (line for line in all_lines if line.startswith(_COLUMNS_COMMENT))
+    names = next(heads, _COLUMNS_COMMENT).removeprefix(_COLUMNS_COMMENT).split()
+    if not names and lines and first == lines[0] and _is_header(_split(first, divider)):
+        names = _split(first, divider)
+        _remove_first(groups, first)
     sentences = [
-        [_Row(place, _split(line, divider)) for place, line in group if line[0] != "#"]
+        [
+            _Row(place, _split(line, divider))
+            for place, line in group.lines
+            if not line.startswith(("#", _DOCUMENT))
+        ]
         for group in groups
     ]
-    has_ids = has_ids or (width > 1 and _has_ids([rows for rows in sentences if rows], width))
-    return _Layout(divider, width, has_ids)
+    has_ids = names[:1] == ["ID"] or (
+        width > 1 and _has_ids([rows for rows in sentences if rows], width)
+    )
+    return _Layout(divider, width, has_ids, names)
+
+
+def _remove_first(groups: Sequence[_Group], header: str) -> None:
+    for group in groups:
+        for entry in group.lines:
+            if entry[1] == header:
+                group.lines.remove(entry)
+                return
+
+
+def _is_header(fields: Sequence[str]) -> bool:
+    """Whether a line names its columns: one has words, and another one has tags."""
+    names = [field.casefold() for field in fields]
+    has_names = not {*_WORD_NAMES}.isdisjoint(names) and not {*_TAG_NAMES}.isdisjoint(names)
+    return has_names and len({*names}) == len(names)
 
 
 def _has_ids(sentences: Sequence[Sequence[_Row]], width: int) -> bool:
     """Whether the first column numbers the words of each sentence.
 
-    This is so if the column counts from 1 in all sentences, at least one sentence has three words,
-    and the other columns do not consist of numbers only. This is also so in CoNLL-U: the file has
-    ten columns and its first line begins with an id.
+    This is so if the column counts from 1, or from 0, in all sentences, at least one sentence has
+    three words, and the other columns do not consist of numbers only. This is also so in CoNLL-U:
+    the file has ten columns and its first line begins with an id.
 
     Raises:
-      ConfigError: if the column contains only ids, but counts from 1 only in some sentences.
+      ConfigError: if the column contains only ids, but does not count so in all sentences.
     """
     rows = [row for sentence in sentences for row in sentence]
     if rows and width == 10 and _ID.fullmatch(rows[0].fields[0]):
         return True
-    if not all(_ID.fullmatch(row.fields[0]) for row in rows):
+    if not rows or not all(_ID.fullmatch(row.fields[0]) for row in rows):
         return False
     if all(field.isdecimal() for row in rows for field in row.fields[1:]):
         return False
+    start = int(rows[0].fields[0] != "0")
     places: dict[bool, str] = {}
     for sentence in sentences:
         ids = [row.fields[0] for row in sentence if row.fields[0].isdecimal()]
-        counts = ids == [str(number) for number in range(1, len(ids) + 1)]
+        counts = ids == [str(number) for number in range(start, start + len(ids))]
         if not counts or len(ids) > 2:
             places.setdefault(counts, sentence[0].place)
     if len(places) == 2:
         raise ConfigError(
-            f"{places[False]}: the first column may contain ids or words: the column counts from 1 "
-            f"in the sentence at {places[True]}, but not in this sentence; "
+            f"{places[False]}: the first column may contain ids or words: the column counts from "
+            f"{start} in the sentence at {places[True]}, but not in this sentence; "
             f"{_columns_hint(sentences)}"
         )
     return True in places
 
 
-def _parse_sentence(group: Sequence[tuple[str, str]], layout: _Layout, comments: str) -> list[_Row]:
-    """Returns the words of a sentence, without comments, multiword tokens and empty nodes."""
-    rows, has_words = list[_Row](), False
-    for place, line in group:
-        if not has_words and line.startswith("#") and _is_comment(line, layout, comments, place):
+def _parse_sentence(group: _Group, layout: _Layout, comments: str) -> tuple[list[str], list[_Row]]:
+    """Returns the lines before a sentence, and its words.
+
+    Leaves out multiword tokens, empty nodes and the comment with the names of columns.
+    """
+    before, rows, has_words = list[str](), list[_Row](), False
+    for place, line in group.lines:
+        is_document = line.startswith(_DOCUMENT)
+        is_hash = not has_words and line.startswith("#")
+        if is_document or (is_hash and _is_comment(line, layout, comments, place)):
+            before += [line] * (not line.startswith(_COLUMNS_COMMENT))
             continue
         has_words = True
         fields = _split(line, layout.divider)
@@ -164,7 +261,7 @@ def _parse_sentence(group: Sequence[tuple[str, str]], layout: _Layout, comments:
             )
         if not layout.has_ids or fields[0].isdecimal():
             rows.append(_Row(place, fields))
-    return rows
+    return before, rows
 
 
 def _is_comment(line: str, layout: _Layout, comments: str, place: str) -> bool:
@@ -187,33 +284,17 @@ def _choose_columns(
     sentences: Sequence[Sequence[_Row]],
     layout: _Layout,
     columns: Sequence[str],
-    names: Sequence[str],
     chunk_tags: bool,
 ) -> tuple[int, int | None]:
     """Returns the zero-based indices of the column of words and of the column of tags.
 
     The index of the column of tags is None if the file has no such column.
     """
-    width, place = layout.width, sentences[0][0].place
-    if names and len(names) != width:
-        raise ConfigError(
-            f"{place}: {width} columns, but the comment global.columns names {len(names)}; correct "
-            "the comment"
-        )
+    width, names = layout.width, layout.names
+    word = _choose_word(sentences, layout, "task.columns", columns)
     if columns:
-        if len(columns) != 2 or not all(name.isdecimal() or name in names for name in columns):
-            raise ConfigError(
-                f"task.columns={','.join(columns)}: tagging needs two one-based numbers, the "
-                f"column of words and the column of tags; {_columns_hint(sentences)}"
-            )
-        word, tag = (names.index(c) if c in names else int(c) - 1 for c in columns)
-        if not 0 <= word < width or not 0 <= tag <= width:
-            raise ConfigError(
-                f"{place}: {width} columns, but task.columns={','.join(columns)}; columns have the "
-                f"numbers 1 to {width}"
-            )
+        tag = _find_column(columns[-1], names)
         return word, tag if tag < width else None
-    word = names.index("FORM") if "FORM" in names else int(layout.has_ids)
     if layout.has_ids and width == 10 and not names:
         return word, 3
     if "UPOS" in names:
@@ -222,6 +303,8 @@ def _choose_columns(
         candidates = [width - 1] if width > 1 else []
     else:
         candidates = [k for k in range(layout.has_ids, width) if k != word]
+    named = [k for k in candidates if names and names[k].casefold() in _TAG_NAMES]
+    candidates = named or candidates
     tag_columns = candidates
     if width > 2 and chunk_tags:
         tag_columns = [k for k in candidates if _are_mostly_chunk_tags(_column(sentences, k))]
@@ -229,9 +312,46 @@ def _choose_columns(
         tag_columns = [k for k in candidates if not {*_column(sentences, k)} <= {"_", "-"}]
     if candidates and len(tag_columns) != 1:
         raise ConfigError(
-            f"{place}: it is unclear which column has the tags; {_columns_hint(sentences)}"
+            f"{sentences[0][0].place}: it is unclear which column has the tags; "
+            f"{_columns_hint(sentences)}"
         )
     return word, tag_columns[0] if tag_columns else None
+
+
+def _choose_word(
+    sentences: Sequence[Sequence[_Row]], layout: _Layout, key: str, columns: Sequence[str]
+) -> int:
+    """Returns the zero-based index of the column of words, after a check of `columns`.
+
+    Args:
+      key: the key or flag of `columns`, which names the columns of words and of tags, or nothing.
+        `--columns` names only the column of words.
+    """
+    width, names, place = layout.width, layout.names, sentences[0][0].place
+    if names and len(names) != width:
+        raise ConfigError(
+            f"{place}: {width} columns, but the comment global.columns names {len(names)}; correct "
+            "the comment"
+        )
+    if not columns:
+        named = [k for k, name in enumerate(names) if name.casefold() in _WORD_NAMES]
+        return named[0] if named else int(layout.has_ids)
+    shown, count = f"{key}={','.join(columns)}", 1 if key == "--columns" else 2
+    if len(columns) != count or not all(name.isdecimal() or name in names for name in columns):
+        needs = "the one-based number of the column of words"
+        if count == 2:
+            needs = "two one-based numbers, the column of words and the column of tags"
+        raise ConfigError(f"{shown}: tagging needs {needs}; {_columns_hint(sentences)}")
+    word, *tags = (_find_column(column, names) for column in columns)
+    if not 0 <= word < width or not all(0 <= tag <= width for tag in tags):
+        raise ConfigError(
+            f"{place}: {width} columns, but {shown}; columns have the numbers 1 to {width}"
+        )
+    return word
+
+
+def _find_column(column: str, names: Sequence[str]) -> int:
+    return names.index(column) if column in names else int(column) - 1
 
 
 def _column(sentences: Sequence[Sequence[_Row]], index: int) -> Iterator[str]:
@@ -251,7 +371,10 @@ def _columns_hint(sentences: Sequence[Sequence[_Row]]) -> str:
     """Returns the end of an error that asks for task.columns, with examples of each column."""
     columns = zip(*(row.fields for rows in sentences for row in rows), strict=False)
     contents = (f"{number} has {examples(column)}" for number, column in enumerate(columns, 1))
-    return f"set task.columns=WORD,TAG to two numbers; column {', '.join(contents)}"
+    return (
+        "set task.columns=WORD,TAG to two numbers (xlj predict: --columns=WORD); column "
+        f"{', '.join(contents)}"
+    )
 
 
 def _to_examples(
@@ -259,6 +382,11 @@ def _to_examples(
 ) -> list[Words]:
     has_tags = tag is not None and not (layout.has_ids and {*_column(sentences, tag)} == {"_"})
     prefix = find_language_prefix(language, _column(sentences, word))
+    if sentences and {*"".join(_column(sentences, word))} == {"_"}:
+        raise ConfigError(
+            f"{sentences[0][0].place}: all words of the file are _, so it has no text; some "
+            "treebanks are published without text, and with a script that adds it"
+        )
     for row in (row for rows in sentences for row in rows):
         if row.fields[word] == prefix:
             raise ConfigError(f"{row.place}: this line has a tag but no word")

@@ -1,8 +1,9 @@
 """Types of labelled examples. A kind of task may define its own type."""
 
 import dataclasses
+import re
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,10 +13,19 @@ class Example:
     Attributes:
       what: the name of what a model predicts, for errors about unlabelled examples.
       hint: the remedy in these errors; empty for a general remedy, such as "check task.columns".
+      language: the code of the language that the source gives for this example; empty if it gives
+        none.
     """
 
     what: ClassVar[str] = "label"
     hint: ClassVar[str] = ""
+    language: str = dataclasses.field(default="", kw_only=True, compare=False, repr=False)
+
+    @property
+    def content(self) -> list[Any]:
+        """The values of all fields except the place and the language."""
+        names = (field.name for field in dataclasses.fields(self))
+        return [getattr(self, x) for x in names if x not in ("place", "lines", "language")]
 
     @property
     def where(self) -> str:
@@ -131,9 +141,21 @@ class Question(Example):
 
 
 def find_language_prefix(language: str, words: Iterable[str]) -> str:
-    """Returns the prefix `language:` (such as `en:`) if all words have it, else an empty string.
+    """Returns the prefix of all words, such as `en:`; an empty string if they have none.
 
-    The words in the original files of WikiAnn have such prefixes.
+    The words in the original files of WikiAnn have such prefixes: the code of a Wikipedia and a
+    colon. A prefix with another code than `language` counts only if there are two words or more,
+    and all have text after the prefix.
     """
-    prefix = f"{language}:"
-    return prefix if all(word.startswith(prefix) for word in words) else ""
+    words = list(words)
+    own = f"{language}:"
+    if language and all(word.startswith(own) for word in words):
+        return own
+    match = _PREFIX.match(words[0]) if len(words) > 1 else None
+    prefix = match[0] if match else ""
+    has_prefix = all(word.startswith(prefix) and word != prefix for word in words)
+    return prefix if has_prefix else ""
+
+
+_PREFIX = re.compile(r"([a-z]{2,3}|simple)(-[a-z]+)*:")
+"""Matches the code of a Wikipedia, such as zh-min-nan, and a colon."""

@@ -97,7 +97,11 @@ def of_texts(
 
 
 def of_words(
-    examples: Sequence[Words], vocabulary: Vocabulary, labels: Mapping[str, int], length: int
+    examples: Sequence[Words],
+    vocabulary: Vocabulary,
+    labels: Mapping[str, int],
+    length: int,
+    first_piece: bool = False,
 ) -> WordFeatures:
     """Converts sentences to rows `<s> words </s>`.
 
@@ -114,6 +118,7 @@ def of_words(
       labels: the zero-based number of each tag. In the field `labels`, int32 [rows, length], a tag
         has this number plus 1, and 0 means no tag.
       length: number of tokens of a row.
+      first_piece: whether the label is at the first piece even if this is only a mark.
     """
     room = length - 2
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(e.words for e in examples)))
@@ -134,7 +139,7 @@ def of_words(
             if used + len(ids) > room:
                 rows.append([])
                 used = 0
-            skips_mark = len(ids) > 1 and int(ids[0]) in marks
+            skips_mark = not first_piece and len(ids) > 1 and int(ids[0]) in marks
             positions.append((len(rows) - 1, used + 1 + skips_mark))
             rows[-1].append(ids)
             used += len(ids)

@@ -8,10 +8,12 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.config.task import Task, load
+from xlj.data.labelled import records
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.json_file import Record
+from xlj.io.quoting import shortened
 from xlj.io.storage import AnyPath
 
 Predictions = Sequence[Any] | Mapping[str, Any]
@@ -69,6 +71,10 @@ class TaskKind(abc.ABC):
     def chosen_by(self) -> Mapping[str, str]:
         """Keys of `task` that select this kind, and their values."""
         return {"kind": self.name}
+
+    def hugging_face_for(self, task: Task) -> HuggingFace | None:
+        """Returns `hugging_face`, with the remark and the usage of a model of this task."""
+        return self.hugging_face
 
     def check(self, task: Task) -> None:  # noqa: B027, most kinds check nothing
         """Checks a task; raises a `ConfigError` if its values contradict each other."""
@@ -242,7 +248,10 @@ def text_of(record: Mapping[str, Any], keys: Sequence[str], place: str) -> str:
     for key in keys:
         if isinstance(record.get(key), str):
             return str(record[key])
-    raise ConfigError(f"{place}: the object needs a text under the key {' or '.join(keys)}")
+    raise ConfigError(
+        f"{place}: the object needs a text under the key {' or '.join(keys)}; it has the keys "
+        f"{shortened(', '.join(record))}; in xlj finetune, task.columns names other keys"
+    )
 
 
 def check_one_or_two(fields: Sequence[str], place: str) -> tuple[str, ...]:
@@ -261,21 +270,17 @@ def check_one_or_two(fields: Sequence[str], place: str) -> tuple[str, ...]:
 def texts_of(record: Mapping[str, Any], place: str) -> tuple[str, ...]:
     """Returns the one or two texts of a JSON object.
 
-    They are under a key of `FIRST_TEXT_KEYS`, and possibly under a key of `SECOND_TEXT_KEYS`.
+    They are under a key of `records.FIRST_TEXT_KEYS`, and possibly under a key of
+    `records.SECOND_TEXT_KEYS`.
 
     Raises:
       ConfigError: if the object has no first text.
     """
-    first = text_of(record, FIRST_TEXT_KEYS, place)
+    first = text_of(record, records.FIRST_TEXT_KEYS, place)
     second = next(
-        (str(record[k]) for k in SECOND_TEXT_KEYS if isinstance(record.get(k), str)), None
+        (str(record[k]) for k in records.SECOND_TEXT_KEYS if isinstance(record.get(k), str)), None
     )
     return (first,) if second is None else (first, second)
-
-
-FIRST_TEXT_KEYS = ("text", "sentence", "premise", "sentence1")
-SECOND_TEXT_KEYS = ("text_pair", "hypothesis", "sentence2")
-"""Possible keys of the first and the second text of a JSON object with new text."""
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Reads records of labelled examples from JSON lines, JSON and Parquet."""
 
 import importlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,33 @@ from xlj.io import files, formats, json_file
 from xlj.io.quoting import examples, quoted, shortened
 from xlj.io.storage import AnyPath
 
+FIRST_TEXT_KEYS = (
+    *("text", "sentence", "premise", "sentence1", "sentence_A", "question1", "utt", "tweet"),
+    *("review", "review_body", "question"),
+)
+SECOND_TEXT_KEYS = ("text_pair", "hypothesis", "hypo", "sentence2", "sentence_B", "question2")
+"""Usual names of the columns or keys of the first and the second text of an example."""
+LABEL_KEYS = (
+    *("label", "labels", "gold_label", "entailment_label", "category", "class", "intent"),
+    *("sentiment", "topic", "is_duplicate", "stars"),
+)
+SCORE_KEYS = ("score", "similarity_score", "similarity", "relatedness_score", "label")
+"""Usual names of the label of a classification, and of the score of a regression."""
+LANGUAGE_KEYS = ("language", "lang", "locale", "language_code", "lang_code", "dialect")
+"""Usual names of the language of an example."""
+TYDI_QA = {
+    "ar": "arabic",
+    "bn": "bengali",
+    "en": "english",
+    "fi": "finnish",
+    "id": "indonesian",
+    "ko": "korean",
+    "ru": "russian",
+    "sw": "swahili",
+    "te": "telugu",
+}
+"""The language names that begin the ids of questions in TyDiQA-GoldP, by language code."""
+_OTHER_NAMES = ("id", "idx", "index", "index_id", "guid", "context", "answer")
 WORDS = ("tokens", "words")
 """Usual keys of the list of words of a record."""
 _TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
@@ -77,6 +105,78 @@ def class_name(number: int, names: Sequence[str], place: str) -> str | None:
     return names[number] if number >= 0 else None
 
 
+def language_of(record: Mapping[str, Any], columns: Sequence[str] = ()) -> str:
+    """Returns the code of the language that a record gives under one of `LANGUAGE_KEYS`.
+
+    A dialect counts only as a code with a script, such as `arz_Arab`. If the record gives no
+    language, but its `id` begins with a name of `TYDI_QA` and a hyphen, this is the language. The
+    result is empty if the record gives no language.
+
+    Args:
+      columns: keys of the texts and the label, which may be a language; they are not read here.
+    """
+    names = [
+        record[key]
+        for key in LANGUAGE_KEYS
+        if isinstance(record.get(key), str) and key not in columns
+        if key != "dialect" or re.fullmatch(r"[a-z]{3}[-_][A-Za-z]{4}", record[key])
+    ]
+    name, hyphen, _ = str(record.get("id", "")).partition("-")
+    codes = {name: code for code, name in TYDI_QA.items()}
+    found = next(iter(names), name if hyphen and name in codes else "")
+    return codes.get(found.casefold(), found)
+
+
+def choose_columns(
+    names: Sequence[str], label_keys: Sequence[str], place: str, kind: str
+) -> list[str]:
+    """Returns the columns of a file whose names are usual for one or two texts and their label.
+
+    Args:
+      names: the names of all columns or keys.
+      label_keys: usual names of the label; another example is `FIRST_TEXT_KEYS` for the first text.
+      place: the place of the names, for the error.
+      kind: `column` or `key`, for the error.
+
+    Raises:
+      ConfigError: if there is not exactly one column for the first text and one for the label.
+    """
+    parts = [{key.casefold() for key in k} for k in (FIRST_TEXT_KEYS, SECOND_TEXT_KEYS, label_keys)]
+    first, second, label = ([name for name in names if name.casefold() in x] for x in parts)
+    if len(first) == len(label) == 1 and len(second) < 2:
+        return [*first, *second, *label]
+    if kind == "key":
+        problem = (
+            "set task.columns to the keys of the texts and the label; this record has the keys "
+        )
+    else:
+        problem = (
+            "this line is the header of the table, but it is unclear which columns have the texts "
+            "and the label; set task.columns to names of its columns, the texts first and the "
+            "label last: task.columns="
+        )
+    raise ConfigError(
+        f"{place}: {problem}{shortened((', ' if kind == 'key' else ',').join(names))}"
+    )
+
+
+def is_header(fields: Sequence[str]) -> bool:
+    """Whether the fields of a line are usual names of columns, and one of them is of texts."""
+    texts = {*FIRST_TEXT_KEYS, *SECOND_TEXT_KEYS, "context"}
+    known = {*texts, *LABEL_KEYS, *SCORE_KEYS, *_OTHER_NAMES}
+    names = {field.strip().casefold() for field in fields}
+    lower = ({name.casefold() for name in part} for part in (texts, known))
+    are_texts, are_known = (names & part for part in lower)
+    return bool(are_texts) and are_known == names and len(names) == len(fields)
+
+
+def check_word(word: Any, place: str) -> str:
+    """Returns a word of a list; raises a `ConfigError` that begins with `place` if it is none."""
+    if not isinstance(word, str) or not word or not json_file.is_text(word):
+        raise ConfigError(f"{place} contains {quoted(word)}, expected a word")
+    return word
+
+
 def read_words(
     path: AnyPath, language: str, columns: Sequence[str], names: Sequence[str], chunk_tags: bool
 ) -> list[Words]:
@@ -96,14 +196,13 @@ def read_words(
     Raises:
       ConfigError: if the file cannot be read, or a record is invalid; the message names the place.
     """
-    sentences: list[tuple[list[str], list[str | None] | None, str]] = []
+    sentences: list[tuple[list[str], list[str | None] | None, str, str]] = []
     keys: tuple[str, str] | None = None
     for record, place in read(path):
         keys = keys or _choose_keys(record, place, columns, chunk_tags)
         words = _get_list(record, keys[0], place)
         for word in words:
-            if not isinstance(word, str) or not word or not json_file.is_text(word):
-                raise ConfigError(f"{place}: {keys[0]} contains {quoted(word)}, expected a word")
+            check_word(word, f"{place}: {keys[0]}")
         tags = _get_list(record, keys[1], place) if record.get(keys[1]) is not None else None
         if tags is not None and len(tags) != len(words):
             raise ConfigError(
@@ -111,15 +210,16 @@ def read_words(
             )
         if words:
             tag_names = tags and [_tag_name(tag, keys[1], names, chunk_tags, place) for tag in tags]
-            sentences.append((words, tag_names, place))
-    prefix = find_language_prefix(language, (word for words, _, _ in sentences for word in words))
+            sentences.append((words, tag_names, place, language_of(record)))
+    prefix = find_language_prefix(language, (word for words, *_ in sentences for word in words))
     return [
         Words(
             tuple(word.removeprefix(prefix) for word in words),
             None if tags is None or None in tags else tuple(tag or "" for tag in tags),
             place,
+            language=found,
         )
-        for words, tags, place in sentences
+        for words, tags, place, found in sentences
     ]
 
 

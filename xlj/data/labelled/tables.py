@@ -6,7 +6,8 @@ import difflib
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 
 from xlj.config import ConfigError
 from xlj.data.labelled import records
@@ -19,40 +20,47 @@ from xlj.io.storage import AnyPath
 UNLABELLED = ("", "-")
 """Texts in the column of labels that mean that the example is unlabelled."""
 
-_LABEL_HEADERS = ("label", "labels", "gold_label")  # usual names of the column of labels
-
 SPELLINGS = {"contradictory": "contradiction"}
 """Labels of XNLI's translated training files, and their spelling in XNLI's dev and test files."""
 
 
 def read(
-    path: AnyPath, columns: Sequence[str], labels: Sequence[str] = (), names: Sequence[str] = ()
+    path: AnyPath,
+    columns: Sequence[str],
+    labels: Sequence[str] = (),
+    names: Sequence[str] = (),
+    label_keys: Sequence[str] = records.LABEL_KEYS,
 ) -> list[Sentences]:
     """Reads the examples of a file: records (JSON lines, JSON or Parquet), or a table.
 
-    The columns of a table are divided by tabs, or by commas or semicolons as in CSV.
+    The columns of a table are divided by tabs, or by commas or semicolons as in CSV. The language
+    of an example is its value under a key of `records.LANGUAGE_KEYS`.
 
     Args:
       path: the file.
       columns: one or two columns of text, then the column of the label. Each is a name in the
         header of the table or a key of the records. `A|B` means A, or B if the file has no A. For
-        a table without a header, each is a one-based number. If `columns` is empty, the file must
-        be a table of two or three columns without a header; the last column is the label.
+        a table without a header, each is a one-based number. If `columns` is empty, they are the
+        usual names of texts and labels that the header or the first record has
+        (`records.FIRST_TEXT_KEYS`). A table without a header must then have two or three columns;
+        the last column is the label.
       labels: the labels of the task; empty if the config does not list them. A label of the file
         that is not one of `labels` is corrected: by `SPELLINGS`, or from `1.0` to `1`.
       names: names of the labels that files give as zero-based numbers.
+      label_keys: usual names of the label.
 
     Raises:
       ConfigError: if the file cannot be read, or a line is invalid; the message names the file and
-        the line. If `columns` is empty, also if the first column contains only ids or numbers, or
-        if the last column is empty.
+        the line. If `columns` is empty, also if the names are ambiguous, or if a table without a
+        header seems to have ids, numbers or labels in its first column, or an empty last column.
     """
     if len(columns) not in (0, 2, 3):
         raise ConfigError(
             f"task.columns={','.join(columns)}: name one or two columns of text, then the column "
             "of the label"
         )
-    examples = (_read_records if records.has_records(path) else _read_table)(path, columns)
+    reader = _read_records if records.has_records(path) else _read_table
+    examples = reader(path, columns, label_keys)
     return [_with_task_label(example, labels, names) for example in examples]
 
 
@@ -69,7 +77,9 @@ def _with_task_label(example: Sentences, labels: Sequence[str], names: Sequence[
     return dataclasses.replace(example, label=label)
 
 
-def _read_table(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
+def _read_table(
+    path: AnyPath, columns: Sequence[str], label_keys: Sequence[str]
+) -> Iterator[Sentences]:
     """Yields the examples of a table.
 
     In a table with tabs, a field is quoted if it begins and ends with a quotation mark and all
@@ -77,28 +87,96 @@ def _read_table(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
     never part of a field.
     """
     rows = _read_rows(path, columns)
+    first = next(rows, None)
+    if first is None:
+        return
+    place, header = first
+    if not columns and _has_label(header, label_keys) and max(map(len, header)) < 40:
+        columns = records.choose_columns(header, label_keys, place, "column")
     guess = None if columns else _ColumnGuess(path)
-    width, indices = 0, list[int | None]()
+    others = list[tuple[str, int]]()  # columns that may name the language
     if columns and not all(name.isdecimal() for name in columns):
         if any(name.isdecimal() for name in columns):
             raise ConfigError(
                 f"task.columns={','.join(columns)}: use only names or only numbers of columns"
             )
-        for _, header in itertools.islice(rows, 1):
-            names = _name_columns(columns, header, f"{path}:1", "column")
-            width = len(header)
-            indices = [header.index(name) if name in header else None for name in names]
+        names = _name_columns(columns, header, place, "column")
+        indices = [header.index(name) if name in header else None for name in names]
+        keys = {*records.LANGUAGE_KEYS, "id"} - {*names}
+        others = [(name, index) for index, name in enumerate(header) if name in keys]
+    else:
+        indices = _number_columns(place, columns, header)
+        rows = itertools.chain([first], rows)
+    widths = _Widths(header, indices, bool(columns))
     for place, fields in rows:
-        if not indices:
-            width, indices = len(fields), _number_columns(place, columns, fields)
-        if len(fields) != width:
-            raise ConfigError(f"{place}: {len(fields)} columns, but {width} in the first line")
+        widths.check(place, fields)
         if guess:
             guess.add(fields)
         values = [None if index is None else fields[index] for index in indices]
-        yield _to_sentences(values[:-1], values[-1], place)
+        language = records.language_of({name: fields[index] for name, index in others})
+        yield _to_sentences(values[:-1], values[-1], place, language)
+    widths.report(path)
     if guess:
         guess.check()
+
+
+def _is_label_header(field: str) -> bool:
+    return field.strip().casefold() in ("label", "labels", "gold_label")
+
+
+def read_named(path: AnyPath) -> Iterator[tuple[dict[str, str], str]]:
+    """Yields the lines of a table as records, with the names of its header, and their places.
+
+    Raises:
+      ConfigError: if the file cannot be read, or a line has another number of columns.
+    """
+    rows = _read_rows(path, ())
+    _, header = next(rows, ("", []))
+    for place, fields in rows:
+        if len(fields) != len(header):
+            raise ConfigError(f"{place}: {len(fields)} columns, but {len(header)} in the header")
+        yield dict(zip(header, fields, strict=True)), place
+
+
+def _has_label(names: Iterable[str], label_keys: Sequence[str]) -> bool:
+    """Whether one of the fields of a line is a usual name of the column of labels."""
+    known = {key.casefold() for key in label_keys}
+    return any(name.strip().casefold() in known for name in names)
+
+
+class _Widths:
+    """Checks the number of columns of each line, and counts lines with more than the first line.
+
+    Such lines are errors unless `task.columns` is set: their further columns are then ignored, as
+    in the files of the STS benchmark, some lines of which end with two sources.
+    """
+
+    def __init__(self, first: Sequence[str], indices: Sequence[int | None], are_set: bool):
+        self._width, self._are_set = len(first), are_set
+        needs_all = not are_set or None in indices  # a label in further lines would be lost
+        self._least = self._width if needs_all else 1 + max(k for k in indices if k is not None)
+        self._most = self._width if needs_all else sys.maxsize
+        self._wider = list[str]()
+
+    def check(self, place: str, fields: Sequence[str]) -> None:
+        """Raises a `ConfigError` if a line has too few columns, or too many."""
+        if not self._least <= len(fields) <= self._most:
+            least = f"at least {self._least} are needed" if self._are_set else ""
+            raise ConfigError(
+                f"{place}: {len(fields)} columns, but {self._width} in the first line"
+                + f"; {least}" * bool(least)
+            )
+        self._wider += [place] * (len(fields) > self._width)
+
+    def report(self, path: AnyPath) -> None:
+        """Prints how many lines had more columns than the first line."""
+        if self._wider:
+            print(
+                f"warning: {path}: {len(self._wider):,} lines have more columns than the first "
+                f"line, which has {self._width} (first: {self._wider[0]}); the further columns "
+                "are not read. Check that no text contains a tab",
+                file=sys.stderr,
+            )
 
 
 class _ColumnGuess:
@@ -110,7 +188,7 @@ class _ColumnGuess:
     def __init__(self, path: AnyPath):
         self._path, self._lines, self._width = path, 0, 0
         self._all_numbers = self._all_names = self._all_empty = True
-        self._first_fields: set[str] = set()
+        self._values: tuple[set[str], set[str]] = (set(), set())  # of the first and last column
 
     def add(self, fields: Sequence[str]) -> None:
         """Adds the fields of a line."""
@@ -118,9 +196,9 @@ class _ColumnGuess:
         self._lines, self._width = self._lines + 1, len(fields)
         self._all_numbers &= re.fullmatch(r"[-+]?\d+", first) is not None
         self._all_names &= re.fullmatch(r"[!-~]*\d[!-~]*", first) is not None
-        if self._all_names:
-            self._first_fields.add(first)
         self._all_empty &= not fields[-1].strip()
+        for values, field in zip(self._values, (first, fields[-1].strip()), strict=True):
+            values.add(field)
 
     def check(self) -> None:
         """Checks the columns; call this method after the last line.
@@ -129,7 +207,8 @@ class _ColumnGuess:
           ConfigError: if the guess may be wrong; the message proposes values of `task.columns`.
         """
         columns = [*map(str, range(1, self._width + 1))]
-        are_ids = self._all_names and self._lines > 2 and len(self._first_fields) == self._lines
+        first, last = map(len, self._values)
+        are_ids = self._all_names and self._lines > 2 and first == self._lines
         if self._lines and (self._all_numbers or are_ids):
             content = "numbers" if self._all_numbers else "ids"
             without_first = ",".join(columns[1:] if len(columns) > 2 else columns[::-1])
@@ -138,6 +217,13 @@ class _ColumnGuess:
                 f"task.columns to the numbers of the columns of text, then of the label: "
                 f"task.columns={without_first}, or task.columns={','.join(columns)} if the first "
                 "column contains sentences"
+            )
+        if 2 * first <= self._lines == last and any(" " in text for text in self._values[1]):
+            raise ConfigError(
+                f"{self._path}:1: the first column seems to have the labels: it has {first} "
+                f"different values in {self._lines:,} lines, and the last column has a different "
+                f"text in each line; set task.columns={','.join([*columns[1:], '1'])}, or "
+                f"task.columns={','.join(columns)} if the last column is the label"
             )
         if self._lines and self._all_empty and self._width == 3:
             raise ConfigError(
@@ -172,7 +258,7 @@ def _number_columns(place: str, columns: Sequence[str], fields: Sequence[str]) -
             f"{place}: {width} columns, but task.columns={','.join(columns)}; columns have the "
             f"numbers 1 to {width}"
         )
-    if label <= width and fields[label - 1].strip().casefold() in _LABEL_HEADERS:
+    if records.is_header(fields) or (label <= width and _is_label_header(fields[label - 1])):
         raise ConfigError(
             f"{place}: this line is the header of the table; set task.columns to names of its "
             f"columns: task.columns={','.join(fields)}"
@@ -212,18 +298,17 @@ def _name_columns(columns: Sequence[str], names: Sequence[str], place: str, kind
     return chosen
 
 
-def _read_records(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
+def _read_records(
+    path: AnyPath, columns: Sequence[str], label_keys: Sequence[str]
+) -> Iterator[Sentences]:
     for row, place in records.read(path):
-        if not columns:
-            raise ConfigError(
-                f"{place}: set task.columns to the keys of the texts and the label; this record "
-                f"has the keys {shortened(', '.join(row))}"
-            )
+        columns = columns or records.choose_columns(list(row), label_keys, place, "key")
         *texts, label = _name_columns(columns, list(row), place, "key")
         yield _to_sentences(
             [_check_text(row[name], name, place) for name in texts],
             _to_label(row.get(label), label, place),
             place,
+            records.language_of(row, (*texts, label)),
         )
 
 
@@ -245,11 +330,13 @@ def _to_label(value: Json, name: str, place: str) -> str | None:
     return _check_text(value, name, place)
 
 
-def _to_sentences(texts: Sequence[str | None], label: str | None, place: str) -> Sentences:
+def _to_sentences(
+    texts: Sequence[str | None], label: str | None, place: str, language: str
+) -> Sentences:
     if not any(text and not text.isspace() for text in texts):
         raise ConfigError(f"{place}: the text is empty")
     label = None if label is None or label.strip() in UNLABELLED else label.strip()
-    return Sentences(tuple(text or "" for text in texts), label, place)
+    return Sentences(tuple(text or "" for text in texts), label, place, language=language)
 
 
 def _read_rows(path: AnyPath, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

@@ -6,6 +6,7 @@ For examples of TensorFlow Datasets (TFDS), a child process imports TensorFlow.
 
 import itertools
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +14,7 @@ from xlj.config import ConfigError
 from xlj.config.fields import suggestion
 from xlj.config.languages import language_of
 from xlj.config.task import KINDS, Task
-from xlj.data.labelled import kind, squad
+from xlj.data.labelled import kind, records, squad
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
 from xlj.data.text.templates import match
 from xlj.io import storage
@@ -57,7 +58,7 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
         {language: {"language": language} for language in languages},
         "languages",
         lambda source, language: [source] if _exists(source, language, task) else [],
-        lambda template: template.startswith("tfds:") and parse_tfds(template).has_all_languages,
+        lambda template: _has_all_languages(template, task),
     )
     if problems:
         raise ConfigError("\n".join(problems))
@@ -75,9 +76,12 @@ def read(source: str, language: str, task: Task) -> list[Example]:
 
     Raises:
       ConfigError: if the source cannot be read, contains no examples, or does not suit the task;
-        the message names the file and the line.
+        the message names the file and the line. Also if a file without `{language}` in its template
+        has examples of several languages, but not of this one.
     """
     examples = list(_read(source, language, task))
+    if source in (*task.train, *task.dev, *task.test):
+        examples = _of_language(examples, language, source)
     if not examples:
         raise ConfigError(f"{source} contains no examples; check the file or the split")
     if task.labels:
@@ -92,6 +96,43 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
         name, split = _parse_phrasebook(source, task)
         return list(_read_phrasebook(name, language, split))
     return kind.find(task.effective_kind).read(to_path(source), language, task)
+
+
+def _has_all_languages(template: str, task: Task) -> bool:
+    """Whether a source without `{language}` has examples of several languages, with their names."""
+    if template.startswith("tfds:"):
+        return parse_tfds(template).has_all_languages
+    if template.startswith("phrasebook:") or not _exists(template, "", task):
+        return False
+    return len({example.language for example in _read(template, "", task)} - {""}) > 1
+
+
+def _of_language(examples: list[Example], language: str, source: str) -> list[Example]:
+    """Returns the examples of a language, if the source names several languages; else all.
+
+    If the source does not have the code itself, the code matches a code with the same beginning:
+    `de` matches `de-DE`.
+    """
+    found = {example.language for example in examples} - {""}
+    if len(found) < 2:
+        return examples
+    codes = {code: code.casefold().replace("_", "-") for code in found}
+    own = language.casefold().replace("_", "-")
+    matches = [code for code in found if codes[code] == own] or [
+        code for code in found if codes[code].partition("-")[0] == own.partition("-")[0]
+    ]
+    if len(matches) != 1:
+        raise ConfigError(
+            f"{source}: the file has examples of {', '.join(sorted(found))}, but "
+            f"{'several of them are' if matches else 'none is'} {language}; use one of these codes "
+            "in task.languages, task.dev_languages and task.test_languages"
+        )
+    chosen = [example for example in examples if example.language == matches[0]]
+    print(
+        f"{source}: {len(chosen):,} of {len(examples):,} examples are in {language}",
+        file=sys.stderr,
+    )
+    return chosen
 
 
 def _exists(source: str, language: str, task: Task) -> bool:
@@ -191,6 +232,7 @@ def check_all_or_none(examples: Iterable[Example]) -> None:
     if len(first_examples) == 2:
         unlabelled, labelled = first_examples[True], first_examples[False]
         hint = unlabelled.hint or "label all examples of a language, or none"
+        hint += "; task.malformed=skip skips examples that have none"
         raise ConfigError(
             f"{unlabelled.where}: this example has no {unlabelled.what}, but the example at "
             f"{labelled.where} has; {hint}"
@@ -217,19 +259,6 @@ def check_labels(examples: Iterable[Example], labels: Sequence[str]) -> None:
             f"{suggestion(label, labels)}"
         )
 
-
-TYDI_QA = {
-    "ar": "arabic",
-    "bn": "bengali",
-    "en": "english",
-    "fi": "finnish",
-    "id": "indonesian",
-    "ko": "korean",
-    "ru": "russian",
-    "sw": "swahili",
-    "te": "telugu",
-}
-"""The language names that begin the ids of questions in TyDiQA-GoldP, by language code."""
 
 Row = Mapping[str, Any]
 """An example of TFDS: NumPy arrays and scalars, bytes, or nested mappings, by feature name."""
@@ -322,8 +351,9 @@ def load_tfds(source: str, language: str, misplaced: str = "error") -> list[Exam
     name = parse_tfds(source)
     to_example = _DATASETS[name.base][1]
     ids_have_languages = name.base == "tydi_qa" and name.has_all_languages
-    if ids_have_languages and language_of(language) not in TYDI_QA:
-        raise ConfigError(f"{source}: TyDiQA has no {language}; it has {', '.join(TYDI_QA)}")
+    if ids_have_languages and language_of(language) not in records.TYDI_QA:
+        known = ", ".join(records.TYDI_QA)
+        raise ConfigError(f"{source}: TyDiQA has no {language}; it has {known}")
     tfds = import_quietly("tensorflow_datasets", source)
     try:
         dataset, info = tfds.load(
@@ -338,7 +368,7 @@ def load_tfds(source: str, language: str, misplaced: str = "error") -> list[Exam
         examples += [corrected] if corrected else []
     policy.report(source)
     if ids_have_languages:
-        prefix = f"{TYDI_QA[language_of(language)]}-"
+        prefix = f"{records.TYDI_QA[language_of(language)]}-"
         examples = [
             e for e in examples if isinstance(e, Question) and e.identity.startswith(prefix)
         ]
