@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from xlj.config import ConfigError
 from xlj.config.fields import suggestion
-from xlj.config.languages import language_of
+from xlj.config.languages import language_of, matching
 from xlj.config.task import KINDS, Task
 from xlj.data.labelled import kind, records, squad
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
@@ -110,17 +110,13 @@ def _has_all_languages(template: str, task: Task) -> bool:
 def _of_language(examples: list[Example], language: str, source: str) -> list[Example]:
     """Returns the examples of a language, if the source names several languages; else all.
 
-    If the source does not have the code itself, the code matches a code with the same beginning:
-    `de` matches `de-DE`.
+    If the source does not have the code itself, another code of the language matches: `de` matches
+    `de-DE` and `deu_Latn`.
     """
     found = {example.language for example in examples} - {""}
     if len(found) < 2:
         return examples
-    codes = {code: code.casefold().replace("_", "-") for code in found}
-    own = language.casefold().replace("_", "-")
-    matches = [code for code in found if codes[code] == own] or [
-        code for code in found if codes[code].partition("-")[0] == own.partition("-")[0]
-    ]
+    matches = matching(language, found)
     if len(matches) != 1:
         raise ConfigError(
             f"{source}: the file has examples of {', '.join(sorted(found))}, but "
