@@ -113,8 +113,8 @@ class Architecture:
       has_pad_rows: whether the position table has a row for each id up to that of `<pad>`, so that
         `first_position` is the id of `<pad>` plus 1 (`with_pad`).
       token_types: the minimum number of rows of an exported token type table.
-      has_pooler: whether transformers' class without a head has a pooler, a dense layer with tanh on
-        the vector of the first token (`POOLER`).
+      has_pooler: whether transformers' class without a head has a pooler (`POOLER`): a dense layer
+        with tanh on the vector of the first token.
       has_shared_head: whether task heads share tensors with the head for masked tokens.
       ignored: tensors that an import ignores in addition to `IGNORED`, with the same format.
       names: label of this set of tensor names; empty for the standard names.
