@@ -442,7 +442,7 @@ def _make_outcome(folder, *runs):
         made.append(task_runs.TaskRun(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
         (made[-1].folder / "predictions").mkdir(parents=True)
         (made[-1].folder / "predictions" / "test-de.json").write_text(f"{seed}", "utf-8")
-    return task_runs.Outcome(tuple(made), {}, True)
+    return task_runs.Outcome(tuple(made), {}, True, 1e-3)
 
 
 @pytest.mark.parametrize(("select", "best"), [("all", "1"), ("trained", "2")])

@@ -8,9 +8,10 @@ warnings.
 """
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,30 @@ class ScheduledStep(NamedTuple):
     whose program computes all microbatches."""
     tokens: float
     """The expected number of tokens, without padding, of all earlier steps."""
+
+
+SMALL_MODEL, RATE_OF_SMALL = 10_000_000, 5e-4
+"""A model with fewer parameters in its layers than `SMALL_MODEL` is trained further with a learning
+rate of at least `RATE_OF_SMALL` (docs/experiments/small_models.md)."""
+
+
+def count_layers(leaves: Mapping[str, Any]) -> int:
+    """Returns the number of parameters of a model's layers, without embeddings and heads.
+
+    Args:
+      leaves: the parameters by name, e.g. layers/attention/query/kernel; each has a `shape`.
+    """
+    return sum(math.prod(x.shape) for name, x in leaves.items() if name.startswith("layers/"))
+
+
+def rate_for_size(rate: float, parameters: int) -> float:
+    """Returns a learning rate that suits the size of a trained model: `rate`, or more for a small
+    model.
+
+    Args:
+      parameters: the result of `count_layers`.
+    """
+    return max(rate, RATE_OF_SMALL) if parameters < SMALL_MODEL else rate
 
 
 class Schedule:
