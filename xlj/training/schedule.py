@@ -40,7 +40,7 @@ class ScheduledStep(NamedTuple):
 
 SMALL_MODEL, RATE_OF_SMALL = 10_000_000, 5e-4
 """A model with fewer parameters in its layers than `SMALL_MODEL` is trained further with a learning
-rate of at least `RATE_OF_SMALL` (docs/experiments/small_models.md)."""
+rate of at least `RATE_OF_SMALL` (docs/experiments/real_text_finetuned.md)."""
 
 
 def count_layers(leaves: Mapping[str, Any]) -> int:
