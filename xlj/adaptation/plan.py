@@ -217,8 +217,8 @@ def give_advice(
     rate = config.optimizer.learning_rate
     if rate < (suggested := schedule.rate_for_size(rate, parameters)):
         lines.append(
-            f"the model has {parameters:,} parameters in its layers, and the learning rate is "
-            f"{rate:g}; below {schedule.SMALL_MODEL:,} parameters we suggest at least "
-            f"--config.optimizer.learning_rate={suggested:g}"
+            f"the layers of the model have {parameters:,} parameters, for which we suggest "
+            f"--config.optimizer.learning_rate={suggested:g} instead of {rate:g} "
+            f"({schedule.describe_lowest_rates()})"
         )
     return lines + schedule.make_warnings(Schedule(config, store), store, "--steps")

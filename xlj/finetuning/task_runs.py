@@ -36,7 +36,7 @@ from xlj.sharding import meshes
 from xlj.training import loop, metrics
 from xlj.training.duration_steps import resolve_percentages
 from xlj.training.evaluation import Check
-from xlj.training.schedule import RATE_OF_SMALL, SMALL_MODEL, count_layers, rate_for_size
+from xlj.training.schedule import count_layers, describe_lowest_rates, rate_for_size
 from xlj.training.start import Start, prepare
 from xlj.training.state import State
 
@@ -124,9 +124,9 @@ def _with_rate(config: Config, source: StoredModel) -> Config:
     chosen = rate_for_size(rate, parameters)
     if jax.process_index() == 0:
         print(
-            f"learning rate {chosen:g}: the layers of the model have {parameters:,} parameters; "
-            f"below {SMALL_MODEL:,} the rate of the config ({rate:g}) is raised to at least "
-            f"{RATE_OF_SMALL:g}. --config.optimizer.learning_rate sets another rate",
+            f"learning rate {chosen:g}: the layers of the model have {parameters:,} parameters, "
+            f"and the config has {rate:g} ({describe_lowest_rates()}; "
+            "--config.optimizer.learning_rate sets another rate)",
             flush=True,
         )
     optimizer = dataclasses.replace(config.optimizer, learning_rate=chosen)

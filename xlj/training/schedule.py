@@ -38,9 +38,9 @@ class ScheduledStep(NamedTuple):
     """The expected number of tokens, without padding, of all earlier steps."""
 
 
-SMALL_MODEL, RATE_OF_SMALL = 10_000_000, 5e-4
-"""A model with fewer parameters in its layers than `SMALL_MODEL` is trained further with a learning
-rate of at least `RATE_OF_SMALL` (docs/experiments/real_text_finetuned.md)."""
+LOWEST_RATES = ((1_000_000, 1e-3), (10_000_000, 5e-4))
+"""(A number of parameters, the lowest learning rate with which a trained model is trained further
+if its layers have fewer parameters), docs/experiments/real_text_finetuned.md."""
 
 
 def count_layers(leaves: Mapping[str, Any]) -> int:
@@ -53,13 +53,17 @@ def count_layers(leaves: Mapping[str, Any]) -> int:
 
 
 def rate_for_size(rate: float, parameters: int) -> float:
-    """Returns a learning rate that suits the size of a trained model: `rate`, or more for a small
-    model.
+    """Returns a learning rate for a trained model: `rate`, or more for a small model.
 
     Args:
       parameters: the result of `count_layers`.
     """
-    return max(rate, RATE_OF_SMALL) if parameters < SMALL_MODEL else rate
+    return max(rate, next((low for most, low in LOWEST_RATES if parameters < most), 0.0))
+
+
+def describe_lowest_rates() -> str:
+    """Returns `LOWEST_RATES` as text."""
+    return " and ".join(f"at least {rate:g} below {most:,}" for most, rate in LOWEST_RATES[::-1])
 
 
 class Schedule:
