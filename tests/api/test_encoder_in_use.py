@@ -191,6 +191,8 @@ def test_encode_takes_the_parameters_of_sentence_transformers(with_prompts, rand
     unpooled = 1 + len(random_encoder.vocabulary.encode(["a dog "]).ids)
     hidden = [row[unpooled:].mean(0) for row in hidden_rows(random_encoder, "a dog ")]
     assert not np.allclose(query.embed(SENTENCES)[0], hidden, atol=1e-3)  # pools the prompt too
+    without_modules = xlj.Encoder(random_encoder).encode(SENTENCES, "nothing", "a dog ", layer=3)
+    np.testing.assert_array_equal(without_modules, query.embed(SENTENCES)[0])
     for actual in (
         encode(SENTENCES, "query", truncate_dim=32),
         encode(SENTENCES, None, "a dog ", truncate_dim=32),
