@@ -309,7 +309,7 @@ def checkpoint(corpus, tmp_path_factory):
     config.objectives.mmlm.batch_size, config.objectives.tlm.batch_size = 8, 0
     config = parse(config)
     fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,)), 0))()
-    manifest = Manifest(vocabulary.size, vocabulary.digest, vocabulary.dtype.str, {}, ())
+    manifest = Manifest(vocabulary.size, vocabulary.digest, {}, ())
     checkpointer = Checkpointer(folder, config, manifest, vocabulary, keep=1)
     checkpointer.save(0, fresh.items())
     checkpointer.close()

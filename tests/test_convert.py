@@ -105,5 +105,10 @@ def test_an_export_has_the_sentence_modules_of_its_origin(checkpoint, tmp_path):
     for name, weight in weights.items():
         np.testing.assert_array_equal(stored[name], weight, name)
     tensors = load_file(tmp_path / "without/model.safetensors")
-    for name, tensor in load_file(tmp_path / "with/model.safetensors").items():
-        np.testing.assert_array_equal(tensor, tensors[name], name)
+    encoder_alone = load_file(tmp_path / "with/model.safetensors")
+    np.testing.assert_array_equal(encoder_alone.pop("pooler.dense.weight"), np.eye(32))
+    np.testing.assert_array_equal(encoder_alone.pop("pooler.dense.bias"), np.zeros(32))
+    heads = {name for name in tensors if not name.startswith("roberta.")}
+    assert heads and {f"roberta.{name}" for name in encoder_alone} == {*tensors} - heads
+    for name, tensor in encoder_alone.items():
+        np.testing.assert_array_equal(tensor, tensors[f"roberta.{name}"], name)

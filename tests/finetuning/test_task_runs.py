@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from xlj import phrasebook
-from xlj.checkpoints import reading
+from xlj.checkpoints import reading, stored_models
 from xlj.config import ConfigError, finetuning
 from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.labelled.features import Features
@@ -166,9 +166,45 @@ def test_resuming_with_another_encoder_or_config_is_refused(finished):
             finished.repeat(**{key: value})
 
 
+@pytest.mark.parametrize(
+    "rate, explicit, layers, expected",
+    [
+        (2e-5, (), 9_999_999, 5e-4),
+        (2e-5, (), 10_000_000, 2e-5),
+        (2e-5, (), 1_000_000, 5e-4),
+        (2e-5, (), 999_999, 1e-3),
+        (2e-3, (), 999_999, 2e-3),
+        (2e-5, ("optimizer.learning_rate",), 9_999_999, 2e-5),
+    ],
+)
+def test_small_models_have_a_higher_learning_rate_unless_the_user_sets_it(
+    settings, monkeypatch, capsys, tmp_path, rate, explicit, layers, expected
+):
+    """The runs, and thus their identity, have the chosen rate. Embeddings do not count."""
+    settings.optimizer.learning_rate = rate
+    config = finetuning.parse(settings, explicit)
+    prepared = []
+    monkeypatch.setattr(task_runs, "_prepare_runs", lambda *args: prepared.append(args) or [])
+    sizes = {"embeddings/word": (10**9, 1), "layers/a/kernel": (layers - 4, 1), "layers/b": (4,)}
+    leaves = {name: np.broadcast_to(np.float32(0), shape) for name, shape in sizes.items()}
+    source = dataclasses.replace(stored_models.find(settings.init_from), leaves=leaves)
+    monkeypatch.setattr(stored_models, "find", lambda *_: source)
+    outcome = task_runs.run(config, tmp_path)
+    assert outcome.learning_rate == prepared[0][0].optimizer.learning_rate == expected
+    printed = [x for x in capsys.readouterr().out.splitlines() if x.startswith("learning rate")]
+    if explicit:
+        assert not printed
+    else:
+        assert printed[0].startswith(
+            f"learning rate {expected:g}: the layers of the model have {layers:,} parameters, "
+            f"and the config has {rate:g} (at least 0.0005 below 10,000,000 and at least 0.001 "
+        )
+
+
 def test_results_are_summarised_and_written_for_xtreme(finished, tmp_path):
     config, (run,) = finetuning.parse(finished.settings), finished.outcome.runs
     content = task_results.as_json("animals", config, finished.outcome)
+    assert content["learning_rate"] == 1e-2
     assert content["languages"] == {k: round(v, 4) for k, v in run.test["accuracy"].items()}
     gap = run.test["accuracy"]["en"] - run.test["accuracy"]["de"]
     assert content["transfer_gap"] == pytest.approx(gap, abs=1e-4)
@@ -442,7 +478,7 @@ def _make_outcome(folder, *runs):
         made.append(task_runs.TaskRun(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
         (made[-1].folder / "predictions").mkdir(parents=True)
         (made[-1].folder / "predictions" / "test-de.json").write_text(f"{seed}", "utf-8")
-    return task_runs.Outcome(tuple(made), {}, True)
+    return task_runs.Outcome(tuple(made), {}, True, 1e-3)
 
 
 @pytest.mark.parametrize(("select", "best"), [("all", "1"), ("trained", "2")])

@@ -174,23 +174,47 @@ def test_export_of_an_import_is_bit_identical(saved_model, tmp_path):
         assert configs[0][key] == configs[1][key], key
 
 
-def test_the_auto_classes_load_an_exported_model(saved_model, tmp_path):
+def load_silently(name, folder):
+    """Loads a model with an `Auto` class, which must find exactly the tensors that it needs."""
+    import transformers
+
+    model, report = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+    problems = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
+    assert not any(report[key] for key in problems), report
+    assert json.loads((folder / "config.json").read_text())["architectures"] == [
+        type(model).__name__
+    ]
+    return model.eval()
+
+
+def test_the_auto_classes_load_an_exported_model(saved_model, tmp_path, capfd):
     import torch
     import transformers
 
     path, hf_model = saved_model
-    run("export", f"--checkpoint={path}", f"--output={tmp_path}/again", "--pooling=mean")
-    again, report = transformers.AutoModelForMaskedLM.from_pretrained(
-        tmp_path / "again", output_loading_info=True
-    )
-    assert type(again) is type(hf_model)
-    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+    kinds = {"head": [], "vectors": ["--pooling=mean"], "layer": ["--layer=1"]}
+    if type(hf_model).__name__ == "XLMRobertaXLForMaskedLM":
+        del kinds["layer"]  # the norm after the last layer fits no earlier layer
+    for name, arguments in kinds.items():
+        run("export", f"--checkpoint={path}", f"--output={tmp_path}/{name}", *arguments)
+    again = load_silently("AutoModelForMaskedLM", tmp_path / "head")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "head")
     batch = tokenizer(["hello there", "no"], padding=True, return_tensors="pt")
     with torch.no_grad():
-        assert torch.equal(again.eval()(**batch).logits, hf_model(**batch).logits)
-    encoder_alone = transformers.AutoModel.from_pretrained(tmp_path / "again")
-    assert encoder_alone.config.num_hidden_layers == hf_model.config.num_hidden_layers
+        expected = hf_model(**batch, output_hidden_states=True)
+        assert torch.equal(again(**batch).logits, expected.logits)
+        output = load_silently("AutoModel", tmp_path / "vectors")(**batch)
+        assert torch.equal(output.last_hidden_state, expected.hidden_states[-1])
+        first = output.last_hidden_state[:, 0].tanh()
+        np.testing.assert_allclose(output.pooler_output, first, rtol=0, atol=1e-6)
+        if "layer" in kinds:
+            output = load_silently("AutoModel", tmp_path / "layer")(**batch)
+            assert torch.equal(output.last_hidden_state, expected.hidden_states[1])
+    library = pytest.importorskip("sentence_transformers")
+    capfd.readouterr()
+    library.SentenceTransformer(str(tmp_path / "vectors"), device="cpu")
+    assert "MISSING" not in (printed := "".join(capfd.readouterr())), printed
+    assert "UNEXPECTED" not in printed
 
 
 def test_an_ernie_m_folder_is_imported_and_exported_as_xlm_r(tmp_path, vocabulary):

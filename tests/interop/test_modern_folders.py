@@ -205,7 +205,7 @@ def test_a_folder_is_written_back_bit_for_bit(name, names, exported_from, tmp_pa
     hf_vocabulary, model = save_random_model(name, path, vocabulary, names=names)
     if exported_from == "checkpoint":
         run("import", f"--source={path}", f"--output={tmp_path}/checkpoint")
-        run("export", f"--checkpoint={tmp_path}/checkpoint", f"--output={out}", "--pooling=mean")
+        run("export", f"--checkpoint={tmp_path}/checkpoint", f"--output={out}")
     else:
         run("export", f"--checkpoint={path}", f"--output={out}")
     before, after = (load_file(p / "model.safetensors") for p in (path, out))

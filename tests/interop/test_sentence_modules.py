@@ -1,5 +1,6 @@
 """Folders of sentence-transformers: the same vectors as the library, errors, and export."""
 
+import inspect
 import json
 import shutil
 
@@ -82,6 +83,31 @@ def test_imported_checkpoints_and_exports_have_the_modules(name, folders, tmp_pa
     )
 
 
+@pytest.mark.filterwarnings("ignore:sentences truncated")
+@pytest.mark.parametrize("name", ["e5", "instructor"])
+def test_encode_takes_each_parameter_of_the_library(name, folders, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    path = shutil.copytree(folders[name], tmp_path / name)
+    change(path, "config_sentence_transformers.json", truncate_dim=21)
+    library, model = SentenceTransformer(str(path), device="cpu"), load(path)
+    parameters = inspect.signature(library.encode).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    assert {"convert_to_tensor", "precision", "device", "prompt_name"} <= defaults.keys()
+    for options in (
+        defaults,
+        {"prompt_name": "query"},
+        {"prompt": "a book ", "prompt_name": "query"},
+        {"prompt": "", "normalize_embeddings": True},
+        {"prompt": "a book ", "truncate_dim": 7, "normalize_embeddings": True},
+        {"truncate_dim": 30},
+    ):
+        expected = library.encode(SENTENCES, **options)
+        np.testing.assert_allclose(model.encode(inputs=SENTENCES, **options), expected, atol=1e-5)
+    assert model.encode("a").shape == library.encode("a").shape == (21,)
+    np.testing.assert_allclose(model.embed(SENTENCES), library.encode(SENTENCES), atol=1e-5)
+
+
 def test_embed_with_a_layer_or_pooling_ignores_the_modules(folders):
     model = load(folders["labse"])
     hidden = model.embed(SENTENCES, layer=2, pooling="first")
@@ -130,6 +156,7 @@ def change(folder, name, **keys):
         ("config_sentence_transformers.json", {"prompts": {"a": 1}},
          "prompts must be an object that maps names to"),
         ("config_sentence_transformers.json", {"default_prompt_name": "a"}, "expected a name in"),
+        ("config_sentence_transformers.json", {"truncate_dim": 0}, "truncate_dim is 0; expected"),
     ],
 )  # fmt: skip
 def test_unsupported_options_are_refused(folder, name, keys, message):

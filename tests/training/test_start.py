@@ -14,6 +14,7 @@ import xlj
 from xlj.checkpoints import compatibility, reading, stored_models
 from xlj.config import ConfigError, finetuning, parse
 from xlj.data.rows.preparing import prepare_rows
+from xlj.data.rows.request import request_of
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import buckets
 from xlj.sharding import meshes
@@ -212,6 +213,81 @@ def test_a_checkpoint_of_another_run_is_refused_before_rows_are_built(tiny, trai
         reading.CheckpointError, match=r"is beyond the last step, train\.steps=3; raise"
     ):
         xlj.pretrain(tiny, trained)
+
+
+OTHER_TEXT = [
+    ({"data.languages": "en,de"}, r"rows of text\.sw: removed"),
+    ({"data.pairs": "en-de", "data.parallel": "phrasebook:{pair}", "data.languages": "en,de,fr",
+      "data.mono": "phrasebook:{language}"},
+     r"pairs\.en-sw: removed; rows of text\.fr: new; rows of text\.sw: removed"),
+    ({"data.length": 40, "data.pair_length": "auto"}, r"text\.sw: 32 -> 40 tokens\. To start"),
+    ({"data.vocabulary_size": 500}, r"data\.vocabulary_size: 400 -> 500"),
+    ({"data.mono": "MOVED/mono/{language}.txt"}, r"data\.mono: text\.de [\d,]+ -> [\d,]+\. To res"),
+    ({"data.parallel": "phrasebook:{pair}"}, r"data\.parallel: \[.*\] -> \['phrasebook:{pair}'\]"),
+    *(({f"data.{key}": value}, rf"data\.{key}: .*allow_change=data\.{key}\.") for key, value in
+      {"held_out_share": 0.04, "exclude": "MOVED/mono/en.txt", "duplicates": "drop",
+       "malformed": "skip", "unit_bytes": 4096}.items()),
+]  # fmt: skip
+
+
+@pytest.fixture
+def moved(corpus, tmp_path):
+    """A copy of the text of `tiny`, whose German text has another line."""
+    moved = shutil.copytree(corpus, tmp_path / "moved")
+    with (moved / "mono/de.txt").open("a") as file:
+        file.write("Und noch ein Satz.\n")
+    return moved
+
+
+@pytest.mark.parametrize("changes, message", OTHER_TEXT)
+def test_other_text_is_refused_before_it_is_read(
+    tiny, trained, moved, monkeypatch, changes, message
+):
+    for build in ("prepare_rows", "with_pair_length"):
+        monkeypatch.setattr(start, build, lambda *_, **__: pytest.fail("text is read"))
+    changes = {k: v.replace("MOVED", str(moved)) if isinstance(v, str) else v
+               for k, v in changes.items()}  # fmt: skip
+    tiny.update_from_flattened_dict(changes)
+    with pytest.raises(reading.CheckpointError, match=message):
+        start.prepare(parse(tiny), trained)
+
+
+@pytest.mark.slow
+def test_the_same_text_elsewhere_resumes_and_other_text_if_the_key_is_allowed(
+    tiny, trained, moved, corpus, store, tmp_path
+):
+    """Rows of text at another path are built again, and then compared."""
+    tiny.data.parallel = f"{moved}/pairs/{{pair}}.tsv"
+    tiny.data.cache, tiny.data.workers = str(tmp_path / "rows"), 1
+    resumed = start.prepare(parse(tiny), trained)
+    assert resumed.done == 4 and resumed.store.path != store.path
+    tiny.data.mono, tiny.train.allow_change = f"{moved}/mono/{{language}}.txt", "data.mono"
+    with pytest.raises(reading.CheckpointError, match=r"rows of text\.de: changed"):
+        start.prepare(parse(tiny), trained)
+
+
+def test_other_paths_are_allowed_if_the_files_have_the_same_sizes(tiny, trained, moved):
+    """The paths are compared if a checkpoint does not have the sizes."""
+    latest = reading.latest(trained)
+    old = dataclasses.replace(latest, meta={k: v for k, v in latest.meta.items() if k != "text"})
+    config = parse(tiny)
+    compatibility.check_text(old, request_of(config), config)
+    tiny.data.parallel = f"{moved}/pairs/{{pair}}.tsv"
+    config = parse(tiny)
+    compatibility.check_text(latest, request_of(config), config)
+    with pytest.raises(reading.CheckpointError, match=r"allow_change=data\.parallel"):
+        compatibility.check_text(old, request_of(config), config)
+    tiny.data.mono, tiny.train.allow_change = f"{moved}/mono/{{language}}.txt", "data.mono"
+    config = parse(tiny)
+    compatibility.check_text(latest, request_of(config), config)
+
+
+def test_another_vocabulary_is_refused_before_text_is_read(tiny, trained, vocabulary, no_rows,
+                                                           tmp_path):  # fmt: skip
+    tiny.data.vocabulary = str(tmp_path / "other.model")
+    Path(tiny.data.vocabulary).write_bytes(vocabulary.model)
+    with pytest.raises(reading.CheckpointError, match="another run: another vocabulary"):
+        start.prepare(parse(tiny), trained)
 
 
 def test_the_vocabulary_of_a_model_is_written_into_a_bucket(tiny, trained, tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ from xlj.data.rows.store import Corpus, RowStore
 from xlj.data.tokenizer.vocabulary import Fertility
 from xlj.models.lowering import product
 from xlj.sharding import devices, meshes
+from xlj.sharding.trees import named_leaves
 from xlj.training import memory, schedule
 from xlj.training.run_flops import RunFlops
 from xlj.training.schedule import MANY, Schedule
@@ -28,7 +29,6 @@ _ENOUGH_WORDS = 1_000_000
 _ENOUGH_HELD_OUT = 200  # lines
 _SCALED = ("warmup_steps", "decay_steps")
 _LEAST = {"eval_every": 5, "checkpoint_every": 5, "log_every": 20}  # minimum times per run
-_SMALL_MODEL, _RATE_OF_SMALL = 50_000_000, 5e-4  # parameters; learning rate
 _TEXT = "text"
 _GIB = 2**30
 
@@ -124,7 +124,7 @@ class Cost(NamedTuple):
     need additional memory."""
 
     parameters: int
-    """The number of parameters."""
+    """The number of parameters of the layers."""
 
     def __str__(self) -> str:
         hours = self.seconds / 3600
@@ -146,7 +146,7 @@ def estimate_cost(config: Config, store: RowStore) -> Cost:
     state = memory.state_bytes(config, corpus, mesh)
     gradients = sum(size for name, size in state.items() if name.startswith("params/"))
     shapes = jax.eval_shape(lambda: init_state(config, corpus, 0)).params
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    parameters = schedule.count_layers(named_leaves(shapes))
     rate = mesh.size * _operations_per_second(config.model.hidden, config.model.dtype)
     return Cost(
         operations.xlj,
@@ -193,7 +193,7 @@ def give_advice(
     Args:
       counts: the counts of words in the text of each new language. If only a sample of a language's
         text was read, the language has enough text and is missing.
-      parameters: the number of parameters of the model.
+      parameters: the number of parameters of the model's layers.
     """
     lines = []
     of_text = {task.name.partition(".")[2]: task for task in store.tasks(_TEXT)}
@@ -215,10 +215,10 @@ def give_advice(
                 f"about {int(share * sentences)}, add --config.data.held_out_share={share:.2g}"
             )
     rate = config.optimizer.learning_rate
-    if parameters < _SMALL_MODEL and rate < _RATE_OF_SMALL:
+    if rate < (suggested := schedule.rate_for_size(rate, parameters)):
         lines.append(
-            f"the model has {parameters:,} parameters, and the learning rate is {rate:g}; below "
-            f"{_SMALL_MODEL:,} parameters we suggest at least "
-            f"--config.optimizer.learning_rate={_RATE_OF_SMALL:g}"
+            f"the layers of the model have {parameters:,} parameters, for which we suggest "
+            f"--config.optimizer.learning_rate={suggested:g} instead of {rate:g} "
+            f"({schedule.describe_lowest_rates()})"
         )
     return lines + schedule.make_warnings(Schedule(config, store), store, "--steps")

@@ -3,8 +3,8 @@ differences, and finds the steps whose checkpoints are never deleted.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, NoReturn
 
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
@@ -13,7 +13,8 @@ from xlj.config import Config, Model, as_tree, batch_sizes, record, registered
 from xlj.config.fields import ConfigTree, Value, flat, merge
 from xlj.config.objectives import objectives_in
 from xlj.config.schema import RATES_KEYS
-from xlj.data.rows.store import Manifest
+from xlj.data.rows.request import RowsRequest
+from xlj.data.rows.store import Manifest, file_bytes
 
 
 def check_resumable(latest: Checkpoint, config: Config) -> None:
@@ -25,14 +26,7 @@ def check_resumable(latest: Checkpoint, config: Config) -> None:
         the final decay of the learning rate had begun.
     """
     if differences := config_differences(latest, config):
-        keys = list(dict.fromkeys(difference.allowed_by for difference in differences))
-        allow = (
-            f"To resume with these differences, add --config.train.allow_change={','.join(keys)}. "
-        )
-        raise CheckpointError(
-            f"{latest.folder} was written by another run: {'; '.join(map(str, differences))}. "
-            f"{allow if all(keys) else ''}{_start_from(latest)}"
-        )
+        _refuse(latest, [(str(each), each.allowed_by) for each in differences])
     if latest.step > config.train.steps:
         raise CheckpointError(
             f"{latest.folder} is beyond the last step, train.steps={config.train.steps}; raise "
@@ -47,6 +41,68 @@ def check_resumable(latest: Checkpoint, config: Config) -> None:
             f"{latest.folder.parent / str(before)} to ANOTHER_WORKDIR/checkpoints/ and resume in "
             "ANOTHER_WORKDIR"
         )
+
+
+def check_text(latest: Checkpoint, request: RowsRequest, config: Config) -> None:
+    """Refuses to resume with other languages, other text or other options of rows, before any text
+    is read.
+
+    `check_rows` later compares the rows, so text at another path may have the same content. If the
+    files have the same sizes as before, or if `train.allow_change` contains the key of the text,
+    this function allows another path.
+
+    Args:
+      request: the rows that the config requests.
+
+    Raises:
+      CheckpointError: with the differences, and the flags that allow them or start a new run.
+    """
+    old, new = merge(record(Config()), latest.config(), ""), record(config)
+    problems = [(text, "") for text in _length_differences(latest, request)]
+    keys = _TEXT_KEYS
+    if request.vocabulary is not None:
+        if request.vocabulary.digest != latest.meta["vocabulary"]:
+            problems.append((_OTHER_VOCABULARY, ""))
+    elif not old["data"]["vocabulary"]:
+        keys += tuple(name for name in new["data"] if name.startswith("vocabulary_"))
+    before, now = latest.meta.get("text", {}), file_bytes(request.listing(request.tasks))
+    for source in dict.fromkeys(task.source for task in request.tasks):
+        names = [task.name for task in request.tasks if task.source == source]
+        if not all(name in before and name in now for name in names):
+            keys += (source.removeprefix("data."),)
+        elif changed := [name for name in names if before[name] != now[name]]:
+            shown = [f"{name} {before[name]:,} -> {now[name]:,}" for name in changed[:_SHOWN]]
+            more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+            problems.append((f"bytes of text in {source}: {', '.join(shown)}{more}", source))
+    for name in keys:
+        for each in _find_differences(f"data.{name}", old["data"][name], new["data"][name]):
+            problems.append((str(each), each.key))
+    allowed = config.train.allow_change
+    if refused := [(text, key) for text, key in problems if key not in allowed]:
+        _refuse(latest, refused)
+
+
+def _length_differences(latest: Checkpoint, request: RowsRequest) -> list[str]:
+    """Returns a message for each language or pair that is new, removed, or has other lengths."""
+    before = {name: int(text.partition(":")[0]) for name, text in latest.meta["rows"].items()}
+    now = request.row_lengths
+    messages = []
+    for name in sorted(before.keys() | now.keys()):
+        if name not in before or name not in now:
+            messages.append(f"rows of {name}: {'removed' if name in before else 'new'}")
+        elif now[name] not in (0, before[name]):  # 0 is not known before the text is read
+            messages.append(f"rows of {name}: {before[name]} -> {now[name]} tokens")
+    return messages
+
+
+def _refuse(latest: Checkpoint, problems: Sequence[tuple[str, str]]) -> NoReturn:
+    """Raises the error about differences, each with the key that allows it; empty for none."""
+    texts, keys = ([*dict.fromkeys(column)] for column in zip(*problems, strict=True))
+    allow = f"To resume with these differences, add --config.train.allow_change={','.join(keys)}. "
+    raise CheckpointError(
+        f"{latest.folder} was written by another run: {'; '.join(texts)}. "
+        f"{allow if all(keys) else ''}{_start_from(latest)}"
+    )
 
 
 def check_rows(latest: Checkpoint, manifest: Manifest) -> None:
@@ -90,6 +146,16 @@ def _start_from(checkpoint: Checkpoint) -> str:
         "To start a new run from these parameters, use another --workdir with "
         f"--config.init_from={checkpoint.folder}"
     )
+
+
+_OTHER_VOCABULARY = "another vocabulary"
+_SHOWN = 3
+"""How many languages or pairs an error names whose files have other sizes."""
+_TEXT_KEYS: tuple[str, ...] = (
+    *("seqio_modules", "exclude", "filter", "duplicates", "held_out_share", "unit_bytes"),
+    "malformed",
+)
+"""Keys of `data` that determine the text of rows, besides the sources."""
 
 
 class Difference(NamedTuple):
@@ -203,7 +269,7 @@ def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
     before, now = checkpoint.meta["rows"], row_digests(manifest)
     differences = []
     if checkpoint.meta["vocabulary"] != manifest.vocabulary_digest:
-        differences.append("another vocabulary")
+        differences.append(_OTHER_VOCABULARY)
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             how = "removed" if name not in now else "new" if name not in before else "changed"

@@ -17,7 +17,7 @@ from xlj.checkpoints.digests import digests
 from xlj.checkpoints.reading import FORMAT, CheckpointError, orbax_path, seal, tensor_types
 from xlj.config import Config, ConfigError, record
 from xlj.contracts.arrays import PyTree
-from xlj.data.rows.store import Manifest
+from xlj.data.rows.store import Manifest, file_bytes
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath, Url
@@ -121,6 +121,7 @@ class Checkpointer:
             tokens=tokens,
             rows=row_digests(manifest),
             tasks=tasks,
+            text=file_bytes(manifest.recipe),
         )
         metrics = None if score is None else {"score": score}
         saved = {name: ocp.args.StandardSave(part) for name, part in items.items()}
@@ -224,7 +225,7 @@ def _description(
     config: Config,
     vocabulary: Vocabulary,
     languages: list[str],
-    **of_run: int | bool | str | Mapping[str, str | dict[str, int]],
+    **of_run: int | bool | str | Mapping[str, str | int | dict[str, int]],
 ) -> Record:
     """Returns the description of a checkpoint, with a hash (the seal).
 
@@ -236,6 +237,7 @@ def _description(
         "measured": True,
         "rows": {},
         "tasks": {},
+        "text": {},
         "languages": languages,
         "vocabulary": vocabulary.digest,
         "config": record(config),

@@ -77,6 +77,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
 
     Args:
       explicit: paths of the keys that the user set on the command line; each must have an effect.
+        A learning rate that the user set is used for models of all sizes.
 
     Raises:
       ConfigError: if a key is unknown, has a wrong type or an impossible value, or has no effect,
@@ -93,6 +94,9 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     check_unused(parsed, explicit, keys())
     _check_together(parsed)
     check_optimizer(parsed.optimizer)
+    if "optimizer.learning_rate" in explicit:
+        task = dataclasses.replace(parsed.task, rate_by_size=False)
+        parsed = dataclasses.replace(parsed, task=task)
     return parsed
 
 

@@ -131,6 +131,12 @@ class Task(Section, path="task"):
         "languages of the dev sets; empty: the languages of the test sets",
         used_when=_for_dev,
     )
+    rate_by_size: bool = _task_key(
+        True,
+        "raise optimizer.learning_rate to at least 5e-4 if the layers of the model have fewer than "
+        "10 million parameters, and to 1e-3 below 1 million; no effect if the command line sets "
+        "optimizer.learning_rate",
+    )
     per_language: bool = _task_key(
         False, "train one model per language on the data of that language, not one model for all"
     )

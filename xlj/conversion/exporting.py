@@ -33,7 +33,7 @@ def export(
       layer: the last layer to export, from 1; None for all layers.
       pooling: `mean` or `first` writes a sentence-transformers folder with this pooling. If empty,
         the folder gets the sentence modules of the model, if the model has any and all layers are
-        exported.
+        exported. A folder with sentence modules has no head.
       name: the name of the folder that contains `output`, for the title of the model card; if
         empty, the title is the name of `output`.
       origin: the model from which the checkpoint was trained, whose sentence modules the folder
@@ -50,8 +50,12 @@ def export(
     model = dataclasses.replace(source.model, layers=layer or layers)
     vocabulary, headless = source.vocabulary(), model.layers < layers
     own = source.task.kind if source.task and is_own(source.task.kind) else ""
+    origin = origin or source
+    sentence = None if headless else origin.sentence
+    if pooling:
+        sentence = sentence_modules.pooling_only(model, pooling)
     exported = to_hugging_face.plan(
-        source.leaves, model, vocabulary, headless, source.labels, source.names, own
+        source.leaves, model, vocabulary, headless, source.labels, source.names, own, bool(sentence)
     )
     exported = dataclasses.replace(exported, task=source.task)
     # An imported tokenizer.json encodes pairs as an imported head expects them. A tokenizer.json
@@ -60,10 +64,6 @@ def export(
     trained = source.checkpoint and source.checkpoint.step
     needs_rows = trained or vocabulary.markers == "sentencepiece"
     as_rows = exported.hf_task is not None and source.separators == 1 and bool(needs_rows)
-    origin = origin or source
-    sentence = None if headless else origin.sentence
-    if pooling:
-        sentence = sentence_modules.pooling_only(model, pooling)
     with atomic.new_folder(output) as folder:
         to_hugging_face.write(folder, exported, source.leaves, model, vocabulary, as_rows)
         if exported.hf_task and source.task and not own:
@@ -90,7 +90,7 @@ def export(
     print(f"embedding rows: {rows:,}{surplus_text}")
     print(
         f"load with: {auto_class(exported.head, exported.own)}"
-        + ("" if exported.head else " (the model has no head)")
+        + ("" if exported.head else " (the folder has no head)")
     )
     if exported.architecture.model_type == "xlj":
         print("the model has a relative position bias: pass trust_remote_code=True")

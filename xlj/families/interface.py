@@ -113,6 +113,8 @@ class Architecture:
       has_pad_rows: whether the position table has a row for each id up to that of `<pad>`, so that
         `first_position` is the id of `<pad>` plus 1 (`with_pad`).
       token_types: the minimum number of rows of an exported token type table.
+      has_pooler: whether transformers' class without a head has a pooler (`POOLER`): a dense layer
+        with tanh on the vector of the first token.
       has_shared_head: whether task heads share tensors with the head for masked tokens.
       ignored: tensors that an import ignores in addition to `IGNORED`, with the same format.
       names: label of this set of tensor names; empty for the standard names.
@@ -133,6 +135,7 @@ class Architecture:
     first_position: int = 0
     has_pad_rows: bool = False
     token_types: int = 0
+    has_pooler: bool = False
     has_shared_head: bool = False
     ignored: tuple[tuple[str, str], ...] = ()
     names: str = ""
@@ -236,3 +239,5 @@ def modules(
 
 EMBEDDINGS = Tensor("embeddings/word", "embeddings.word_embeddings.weight")
 TOKEN_TYPE = Tensor("embeddings/token_type", "embeddings.token_type_embeddings.weight")
+POOLER = module("pooler", "pooler.dense")
+"""The pooler in transformers. xlj has none: an import ignores it, an export writes the identity."""

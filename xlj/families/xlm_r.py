@@ -150,6 +150,7 @@ XLM_R = Architecture(
     first_position=2,  # the id of `<pad>` in XLM-R is 1
     has_pad_rows=True,
     token_types=1,
+    has_pooler=True,
 )
 XLM_R_XL = dataclasses.replace(
     XLM_R,
@@ -168,6 +169,7 @@ XLJ = dataclasses.replace(
         *_POSITION_BIAS,
     ),
     class_prefix="Xlj",
+    has_pooler=False,
     read_config=lambda config, where: {name: config[name] for name in _BIAS_KEYS},
     write_config=lambda model: (
         _write_activation(model) | {name: getattr(model, name) for name in _BIAS_KEYS}

@@ -45,6 +45,7 @@ def as_json(name: str, config: Config, outcome: Outcome) -> Record:
     return {
         "task": name,
         "config": finetuning.as_tree(config),
+        "learning_rate": outcome.learning_rate,
         "kind": config.task.kind,
         "metric": metric,
         "split": split,

@@ -35,6 +35,7 @@ from xlj.sharding import meshes
 from xlj.training import loop, metrics
 from xlj.training.duration_steps import resolve_percentages
 from xlj.training.evaluation import Check
+from xlj.training.schedule import count_layers, describe_lowest_rates, rate_for_size
 from xlj.training.start import Start, prepare
 from xlj.training.state import State
 
@@ -67,11 +68,13 @@ class Outcome:
       runs: the finished runs.
       baseline: scores of always predicting the most frequent label (`task_scores.baseline`).
       finished: whether all runs are finished; False if a signal stopped the process.
+      learning_rate: the peak learning rate of the runs; 0 without training.
     """
 
     runs: tuple[TaskRun, ...]
     baseline: Scores
     finished: bool
+    learning_rate: float
 
 
 def run(config: Config, workdir: Path) -> Outcome:
@@ -102,13 +105,32 @@ def run(config: Config, workdir: Path) -> Outcome:
         print(data.counts(), flush=True)
     if not durations.read(config.train.steps).amount:
         return _score_untrained(config, data, source, workdir)
+    config = _with_rate(config, source)
+    rate = config.optimizer.learning_rate
     runs: list[TaskRun] = []
     for plan in _prepare_runs(config, data, source, workdir):
         run = _train(plan, task)
         if run is None:
-            return Outcome(tuple(runs), {}, False)
+            return Outcome(tuple(runs), {}, False, rate)
         runs.append(run)
-    return Outcome(tuple(runs), task_scores.baseline(data, task), True)
+    return Outcome(tuple(runs), task_scores.baseline(data, task), True, rate)
+
+
+def _with_rate(config: Config, source: StoredModel) -> Config:
+    """Returns the config with the learning rate for the size of the model. Process 0 prints it."""
+    if not config.task.rate_by_size:
+        return config
+    rate, parameters = config.optimizer.learning_rate, count_layers(source.leaves)
+    chosen = rate_for_size(rate, parameters)
+    if jax.process_index() == 0:
+        print(
+            f"learning rate {chosen:g}: the layers of the model have {parameters:,} parameters, "
+            f"and the config has {rate:g} ({describe_lowest_rates()}; "
+            "--config.optimizer.learning_rate sets another rate)",
+            flush=True,
+        )
+    optimizer = dataclasses.replace(config.optimizer, learning_rate=chosen)
+    return dataclasses.replace(config, optimizer=optimizer)
 
 
 def _with_tagged_piece(config: Config, source: StoredModel) -> Config:
@@ -156,7 +178,7 @@ def _score_untrained(config: Config, data: TaskData, source: StoredModel, workdi
         predicted, scores[split] = evaluator.scores(params, sets, split)
         task_scores.save(task, predicted, folder / "predictions", split)
     run = TaskRun(task.languages, config.train.seed, 0, scores["dev"], scores["test"], folder)
-    return Outcome((run,), task_scores.baseline(data, task), True)
+    return Outcome((run,), task_scores.baseline(data, task), True, 0.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from xlj.data.labelled import kind
 from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.layout import EOS, PAD, ROLES
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.families.interface import SURPLUS, TOKEN_TYPE, WHOLE, Architecture, Tensor
+from xlj.families.interface import POOLER, SURPLUS, TOKEN_TYPE, WHOLE, Architecture, Tensor
 from xlj.families.modern import is_local
 from xlj.families.xlm_r import XLJ
 from xlj.interop import model_config, task_heads, tokenizer_files
@@ -101,6 +101,7 @@ def plan(
     labels: tuple[str, ...] = (),
     names: str = "",
     own: str = "",
+    is_sentence: bool = False,
 ) -> ExportPlan:
     """Chooses the architecture of an export, and finds the parameters that it cannot contain.
 
@@ -111,6 +112,7 @@ def plan(
       names: label of the set of tensor names, if the architecture has several
         (`StoredModel.names`).
       own: the name of the kind of task if user code defines this kind; empty for xlj's kinds.
+      is_sentence: whether the folder is for sentence-transformers, which loads no head.
 
     Raises:
       ConfigError: if no architecture computes the same outputs, or the labels do not fit the head.
@@ -145,8 +147,11 @@ def plan(
     if task_head in top_names:
         architecture = task_heads.with_head(architecture, task_head, own)
     heads = [head for head in architecture.heads if head in top_names]
-    head = "" if headless or not heads else heads[-1]  # a task's head comes after prediction_head
-    left_out = _find_left_out(params, heads, head, headless, own)
+    no_head = (headless and "the export ends before the last layer") or (
+        is_sentence and "sentence-transformers loads no head"
+    )
+    head = "" if no_head or not heads else heads[-1]  # a task's head comes after prediction_head
+    left_out = _find_left_out(params, heads, head, no_head or "", own)
     own = own if head == task_head else ""
     rows, labels = _choose_rows(vocabulary, params), _output_names(params, head, own, labels)
     return ExportPlan(architecture, head, left_out, rows, labels, own)
@@ -273,9 +278,13 @@ def _format_value(value: object) -> object:
 
 
 def _find_left_out(
-    params: Iterable[str], heads: Collection[str], head: str, headless: bool, own: str
+    params: Iterable[str], heads: Collection[str], head: str, no_head: str, own: str
 ) -> dict[str, str]:
-    """Returns the parameters that are not exported, each with the reason."""
+    """Returns the parameters that are not exported, each with the reason.
+
+    Args:
+      no_head: why the export has no head; empty if it may have one.
+    """
     left_out = {}
     for name in params:
         part = name.partition("/")[0]
@@ -287,8 +296,8 @@ def _find_left_out(
                 and head != _PREDICTION_HEAD
             ):
                 left_out[name] = "belongs to the head for masked tokens, which is not exported"
-        elif part in heads and headless:
-            left_out[name] = "the export ends before the last layer"
+        elif part in heads and no_head:
+            left_out[name] = no_head
         elif part in heads and part != head:
             left_out[name] = "a folder has one head, which is the fine-tuned task's head"
         elif part in TASKS and part not in heads:
@@ -390,8 +399,13 @@ def _list_tensors(
         "embeddings/position": architecture.first_position - FIRST_POSITION,
         TOKEN_TYPE.xlj_name: types - params[TOKEN_TYPE.xlj_name].shape[0],
     }
+    tensors = architecture.tensors
+    if architecture.has_pooler and not exported.head:
+        tensors += POOLER
+        identity = (np.eye(model.hidden, dtype=np.float32), np.zeros(model.hidden, np.float32))
+        params |= {tensor.xlj_name: x for tensor, x in zip(POOLER, identity, strict=True)}
     parts: dict[str, list[_Part]] = {}
-    for tensor in architecture.tensors:
+    for tensor in tensors:
         if tensor.xlj_name in exported.left_out or tensor.xlj_name not in params:
             continue
         if tensor == TOKEN_TYPE and not types:

@@ -8,9 +8,10 @@ warnings.
 """
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,34 @@ class ScheduledStep(NamedTuple):
     whose program computes all microbatches."""
     tokens: float
     """The expected number of tokens, without padding, of all earlier steps."""
+
+
+LOWEST_RATES = ((1_000_000, 1e-3), (10_000_000, 5e-4))
+"""(A number of parameters, the lowest learning rate with which a trained model is trained further
+if its layers have fewer parameters), docs/experiments/real_text_finetuned.md."""
+
+
+def count_layers(leaves: Mapping[str, Any]) -> int:
+    """Returns the number of parameters of a model's layers, without embeddings and heads.
+
+    Args:
+      leaves: the parameters by name, e.g. layers/attention/query/kernel; each has a `shape`.
+    """
+    return sum(math.prod(x.shape) for name, x in leaves.items() if name.startswith("layers/"))
+
+
+def rate_for_size(rate: float, parameters: int) -> float:
+    """Returns a learning rate for a trained model: `rate`, or more for a small model.
+
+    Args:
+      parameters: the result of `count_layers`.
+    """
+    return max(rate, next((low for most, low in LOWEST_RATES if parameters < most), 0.0))
+
+
+def describe_lowest_rates() -> str:
+    """Returns `LOWEST_RATES` as text."""
+    return " and ".join(f"at least {rate:g} below {most:,}" for most, rate in LOWEST_RATES[::-1])
 
 
 class Schedule:

@@ -15,6 +15,7 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config, ConfigError, Model, checks
 from xlj.config.sections import KEYS_OF_RUN
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
+from xlj.data.rows.request import request_of
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
@@ -113,6 +114,8 @@ def prepare(
         model = source or (stored_models.of_checkpoint(latest) if config.names_a_model() else None)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
     check_separator(config, vocabulary)
+    if latest is not None and store is None:
+        compatibility.check_text(latest, request_of(config, vocabulary), config)
     config = _with_pair_length(config, latest, vocabulary, store)
     sizes = memory.expected_sizes(config, store, vocabulary)
     attention = _choose_attention(config, sizes, mesh)

@@ -225,15 +225,9 @@ def _build(
 def _record_task(request: RowsRequest, text: Text, kind: str, shards: Shards) -> TaskRows:
     """Writes `task.json` for rows of one kind and length, deletes their temporary files of units,
     and returns the description of the rows.
-
-    Rows of the first length of a kind are named `text.en`; rows of other lengths have the length in
-    their name: `text@8192.en`.
     """
     task = text.task.of_kind(shards.row_kind)
-    later_lengths = request.lengths[kind][1:]
-    name = task.name
-    if shards.length in later_lengths:
-        name = name.replace(".", f"@{shards.length}.", 1)
+    name = request.row_name(text.task, kind, shards.length)
 
     def describe_place(unit: int, part: int, lines_before: int) -> str:
         part_of_text = text.units[unit][part]

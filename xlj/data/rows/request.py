@@ -154,6 +154,26 @@ class RowsRequest:
         """Returns the kinds of rows that are packed from the text of a task."""
         return [kind for kind in self.lengths if row_kinds.load(kind).source == task.source]
 
+    def row_name(self, task: TextTask, kind: str, length: int) -> str:
+        """Returns the name of the rows of one kind and length of a task.
+
+        Rows of the first length of a kind are named `text.en`; rows of other lengths have the
+        length in their name: `text@8192.en`.
+        """
+        name = task.of_kind(row_kinds.load(kind)).name
+        is_later = length in self.lengths[kind][1:]
+        return name.replace(".", f"@{length}.", 1) if is_later else name
+
+    @property
+    def row_lengths(self) -> dict[str, int]:
+        """The length of the rows of each language or pair, by name; 0 if it is not yet known."""
+        return {
+            self.row_name(task, kind, length): length
+            for task in self.tasks
+            for kind in self.row_kinds(task)
+            for length in self.lengths[kind]
+        }
+
     @property
     def _training_settings(self) -> dict[str, object]:
         return vocabulary_training.settings(self.data)

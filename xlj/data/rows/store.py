@@ -188,6 +188,25 @@ class Manifest:
         return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 
 
+def file_bytes(recipe: "Record") -> dict[str, int]:
+    """Returns the total size in bytes of the files of each language or pair whose text is in files.
+
+    Args:
+      recipe: the value of `Manifest.recipe`.
+    """
+    sizes = {}
+    for name, (_, sources) in recipe.get("tasks", {}).items():
+        if all(isinstance(source, list) for source in sources):
+            entries = filter(_is_file, (entry for source in sources for entry in source))
+            sizes[name] = sum(entry[1] for entry in entries)
+    return sizes
+
+
+def _is_file(entry: object) -> bool:
+    """Whether an entry of a source is the identity of a file (`storage.identity`), not fields."""
+    return isinstance(entry, list) and len(entry) > 1 and isinstance(entry[1], int)
+
+
 class RowStore:
     """A finished row store, opened for reading.
 
