@@ -310,6 +310,22 @@ def find_pairs(
     return Layout(tuple(range(count)), has_header=is_named or table.has_header)
 
 
+def refuse_ids(head: Sequence[str], place: object) -> None:
+    """Refuses lines of several texts if their first column contains numbers, ids or URLs.
+
+    Args:
+      head, place: see `find_sentences`.
+    """
+    table = _table(head, split_at_tabs)
+    if len(table.kinds) > 1 and table.kinds[0] in ("numbers", "ids", "URLs"):
+        texts = ",".join(str(index + 1) for index in table.texts)
+        raise ConfigError(
+            f"{place}: expected columns of text, but {table}; keep the columns of text, for "
+            f"example with cut -f{texts or 'COLUMNS'} (numbers and ids that are text can be read "
+            "with --input_format=jsonl)"
+        )
+
+
 @functools.cache
 def _note(message: str) -> None:
     """Prints a message about a file, once even if the file is read several times."""
