@@ -286,6 +286,11 @@ def test_ids_of_sentences_are_no_words_and_probabilities_no_tags(write):
     with pytest.raises(ConfigError, match="column 1 has the same text .*--columns=WORD"):
         conll.read_words(ids.splitlines(), "f:")
     assert conll.read(write(ids), "en", ("2", "3"))[0].words == ("the", "cat", "x")
+    numbered = "sentence_id\tword\ttag\n0\tthe\tDET\n0\tcat\tNOUN\n1\ta\tDET\n"
+    with pytest.raises(ConfigError, match=r"a\.conll:2: the file is one sentence, .*'sentence_id'"):
+        conll.read(write(numbered), "en", ())
+    two = conll.read(write(numbered.replace("\n1", "\n\n1")), "en", ())
+    assert [example.words for example in two] == [("the", "cat"), ("a",)]
     with pytest.raises(ConfigError, match="unclear which column has the tags"):
         conll.read(write("the\tDET\t0.99\ncat\tNOUN\t.5\n"), "en", ())
 

@@ -23,6 +23,7 @@ _TAG_NAMES = (
     *("pos_tag", "pos_tags", "xpos", "iob", "bio"),
 )
 """Names of the columns of words and of tags in headers, in lower case."""
+_SENTENCE_NAME = re.compile(r"sent(ence)?([ _]?(id|no|#))?")
 COMMENT = re.compile(r"# ?\S+( id)? = |# (id|newdoc|newpar)\b|#\t(https?://|www\.)")
 """Matches lines that look like comments of known formats."""
 
@@ -405,6 +406,13 @@ def _to_examples(
             f"{sentences[0][0].place}: all words of the file are _, so it has no text; some "
             "treebanks are published without text, and with a script that adds it"
         )
+    for index, name in enumerate(layout.names):
+        is_number = _SENTENCE_NAME.fullmatch(name.casefold())
+        if is_number and len(sentences) == 1 < len({*_column(sentences, index)}):
+            raise ConfigError(
+                f"{sentences[0][0].place}: the file is one sentence, but the column {quoted(name)} "
+                "has several numbers or names of sentences; write a blank line after each sentence"
+            )
     for row in (row for rows in sentences for row in rows):
         if row.fields[word] == prefix:
             raise ConfigError(f"{row.place}: this line has a tag but no word")
