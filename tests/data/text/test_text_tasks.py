@@ -272,6 +272,12 @@ def test_files_of_languages_that_are_not_requested_are_reported(config, write):
     )
     data = config(languages=("en", "de", "fr"), mono=("@{language}.txt",)).data
     assert not describe_unused_files(data, text_tasks(data))
+    data = config(pairs=("en-de",), parallel=("@{source}.txt|@{target}.txt",)).data
+    (note,) = describe_unused_files(data, text_tasks(data))
+    assert note.endswith(
+        "also matches 1 files of languages or pairs that are not in data.pairs; "
+        "these files are not read: fr.txt"
+    )
 
 
 @pytest.mark.parametrize(
