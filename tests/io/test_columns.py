@@ -69,6 +69,7 @@ def test_the_only_column_of_text_is_read_and_named(kind, cells, capsys):
         ["12 apples\t12 Äpfel", "3 men\t3 Männer"],
         ["第1章\tChapter 1", "第2章\tChapter 2"],
         ["Yes\tJa", "No\tNein", "1984\tneunzehn"],
+        ["Yes.\tJa, sicher.", "Yes.\tJa doch.", "No!\tOh nein!", "No!\tNein, nie!"],
     ],
 )
 def test_text_with_digits_and_short_words_is_text(lines):

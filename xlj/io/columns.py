@@ -29,7 +29,7 @@ _MISSING = ("", "\\N", "nan", "NaN", "NA", "null", "None", "inf", "-inf")
 _EXPONENT = re.compile(r"[-+]?[\d.,]+[eE][-+]?\d+")
 _URL = re.compile(r"\w+://\S+")
 _ID = re.compile(r"[!-~]*\d[!-~]*|[\w ]+ \d+:\d+")  # or a verse such as GEN 1:1
-_LABEL = re.compile(r"[!-~]+")
+_LABEL = re.compile(r"[\w:/.-]*\w", re.ASCII)  # not a word with a full stop, as in dialogues
 _NAME = re.compile(r"[\w.-]+( [\w.-]+)?")
 _SIDES = ("src", "tgt", "source", "target", "sentence1", "sentence2", "text1", "text2")
 """Usual names of the columns of pairs in headers; other names are language codes."""
