@@ -182,8 +182,8 @@ def test_probes_return_what_the_commands_print_for_the_checkpoint(both_runs, fil
         both = [printed[f"{name}_{way}"] for way in ("source_to_target", "target_to_source")]
         assert last[f"eval/sentence_retrieval/en-sw/{name}"] == np.mean(both)
     scores = Path(run_with_probes.workdir.parent, "scores.json")
-    of_set = [f"--set={files}/en-sw.{{language}}", "--changed=numbers", f"--json={scores}"]
-    call(retrieve.main, *arguments, *of_set)
+    of_set = [f"--set={files}/en-sw.{{language}}", "--languages=en,sw", f"--json={scores}"]
+    call(retrieve.main, *arguments, *of_set, "--changed=numbers")
     rows = {row["source"]: row for row in json.loads(scores.read_text())["pairs"]}
     assert last["eval/sentence_retrieval/en-sw/xsimpp"] == rows["sw"]["xsimpp"]
     printed = json.loads(call(score.main, *arguments, f"--input={files}/sts.de", "--gold").out)
