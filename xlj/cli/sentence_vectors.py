@@ -47,16 +47,19 @@ def add_columns(parser: Parser, files: str, more: str = "") -> None:
     )
 
 
-def add_pair_flags(parser: Parser, lines: str, more: str = "") -> None:
+def add_pair_flags(
+    parser: Parser, lines: str, more: str = "", required: bool = True
+) -> None:
     """Adds --source, --target, --columns and --centred, and the flags of `add_flags`.
 
     Args:
       lines: describes the lines of a file for --help, for example "one sentence per line".
       more: the end of the help of --columns.
+      required: whether --source and --target are required.
     """
     add_flags(parser)
     for name in ("--source", "--target"):
-        parser.add_file(name, f"text file with {lines}; may be compressed", required=True)
+        parser.add_file(name, f"text file with {lines}; may be compressed", required=required)
     add_columns(parser, "both files", more)
     parser.add_argument(
         "--centred",
