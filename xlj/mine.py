@@ -162,7 +162,7 @@ def _mine(
 ) -> tuple["PairIndices", dict[str, float]]:
     """Returns the mined pairs, and entries of the report: with --search=faiss, the recall compared
     with the exact search."""
-    from xlj.retrieval import mining
+    from xlj.retrieval import mining, search
 
     if flags.search == "exact":
         return mining.mine(source, target), {}
@@ -172,7 +172,7 @@ def _mine(
     del of_target  # keeps only one index in memory
     of_source = mining.build_search(source, flags.index or "", flags.probes)
     sources = mining.search_chunks(of_source, target)
-    pairs = mining.select_pairs(mining.rank_by_margin(targets, sources))
+    pairs = mining.select_pairs(search.rank_by_margin(targets, sources))
     return pairs, {"recall_at_4": round(recall, 4)}
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.io import atomic, hashing
-from xlj.retrieval.search import MIN_DENSITY, NEIGHBOURS, Nearest, Neighbours, nearest, neighbours
+from xlj.retrieval.search import NEIGHBOURS, Nearest, Neighbours, nearest, neighbours
 
 
 class PairIndices(NamedTuple):
@@ -168,35 +168,6 @@ def recall(search: Search, queries: np.ndarray, keys: np.ndarray) -> float:
         best = [np.take_along_axis(values, order, 1) for values in best]
     is_hit = search(sampled).indices[:, :, None] == best[1][:, None]
     return float(is_hit.any(1).mean())
-
-
-def rank_by_margin(targets: Neighbours, sources: Neighbours) -> Nearest:
-    """Returns for each sentence the candidate with the largest margin, in both directions.
-
-    Args:
-      targets: the candidates for each source sentence, [sources, count].
-      sources: the candidates for each target sentence, [targets, count].
-    """
-    densities = [_density(candidates) for candidates in (targets, sources)]
-    return Nearest(_best(targets, *densities), _best(sources, *densities[::-1]))
-
-
-def _density(candidates: Neighbours) -> np.ndarray:
-    nearest = candidates.scores[:, :NEIGHBOURS]
-    return np.where(np.isfinite(nearest), nearest, 0).mean(1)
-
-
-def _best(
-    candidates: Neighbours, query_densities: np.ndarray, key_densities: np.ndarray
-) -> Neighbours:
-    divisors = np.maximum(
-        (query_densities[:, None] + key_densities[candidates.indices]) / 2, MIN_DENSITY
-    )
-    margins = candidates.scores / divisors
-    best = margins.argmax(1)[:, None]
-    return Neighbours(
-        *(np.take_along_axis(values, best, 1) for values in (margins, candidates.indices))
-    )
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
