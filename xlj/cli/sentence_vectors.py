@@ -38,15 +38,16 @@ def add_flags(parser: Parser) -> None:
     )
 
 
-def add_pair_flags(parser: Parser, lines: str) -> None:
+def add_pair_flags(parser: Parser, lines: str, required: bool = True) -> None:
     """Adds --source, --target and --centred, and the flags of `add_flags`.
 
     Args:
       lines: describes the lines of a file for --help, for example "one sentence per line".
+      required: whether --source and --target are required.
     """
     add_flags(parser)
     for name in ("--source", "--target"):
-        parser.add_file(name, f"text file with {lines}; may be compressed", required=True)
+        parser.add_file(name, f"text file with {lines}; may be compressed", required=required)
     parser.add_argument(
         "--centred",
         action="store_true",

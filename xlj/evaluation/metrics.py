@@ -1,6 +1,7 @@
 """Computes metrics of predictions, as functions of plain lists and counts.
 
 - accuracy, and F1, precision and recall from counts
+- F1 averaged over classes, as mteb uses it for bitext mining
 - F1 of chunks of tagged words, as CoNLL defines it and seqeval does in lenient mode
 - F1 of mined sentence pairs, and the threshold with the best F1 on a development set, as in BUCC
 - correlations of predicted and gold scores, as for semantic textual similarity (STS)
@@ -46,6 +47,29 @@ def f1_scores(correct: int, predicted: int, gold: int) -> ShareScores:
         return ShareScores(0.0, 0.0, 0.0)
     precision, recall = correct / predicted, correct / gold
     return ShareScores(2 * precision * recall / (precision + recall), precision, recall)
+
+
+def weighted_f1(predicted: Sequence[Hashable], gold: Sequence[Hashable]) -> float:
+    """Returns the mean F1 of all classes, weighted by the number of gold items of each class.
+
+    It equals scikit-learn's `f1_score(gold, predicted, average="weighted")`.
+
+    Args:
+      predicted, gold: the predicted and the gold class of each item.
+
+    Raises:
+      ValueError: if the arguments differ in length or are empty.
+    """
+    if not gold:
+        raise ValueError("gold is empty; expected at least one item")
+    pairs = zip(predicted, gold, strict=True)
+    correct = Counter(expected for given, expected in pairs if given == expected)
+    predictions, golds = Counter(predicted), Counter(gold)
+    scores = (
+        golds[name] * f1_scores(count, predictions[name], golds[name]).f1
+        for name, count in correct.items()
+    )
+    return sum(scores) / len(gold)
 
 
 def chunk_scores(
