@@ -273,11 +273,11 @@ def _score_set(flags: Namespace) -> None:
     embedder = sentence_vectors.load_embedder(flags)
     scores = _embed_and_score(flags, embedder, texts, pivot, changed)
     sentence_vectors.report_truncated(embedder)
-    shown = f", {scores.changed:,} changed" if scores.changed else ""
+    changes = f", {scores.changed:,} changed sentences" if scores.changed else ""
     print(
-        f"{len(texts)} languages, {scores.sentences:,} sentences{shown}, layer "
-        f"{embedder.layers[0]}; in %. xsim: errors by margin, lower is better.\n"
-        "F1 (as mteb computes it) and accuracy: by cosine, higher is better.\n"
+        f"{len(texts)} languages, {scores.sentences:,} sentences{changes}, layer "
+        f"{embedder.layers[0]}; in %.\nxsim: errors by margin, lower is better. F1 (as in mteb) "
+        "and accuracy: by cosine.\n"
     )
     print(scores.as_table(), flush=True)
     if flags.json:

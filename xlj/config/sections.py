@@ -734,8 +734,8 @@ _retrieval_key = partial(key, used_when=_for_retrieval)
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalEvaluation(Section, path="evaluation.retrieval"):
-    """Retrieval during training: the accuracy@1 that `xlj.retrieve` prints, with cosines of mean
-    vectors."""
+    """Retrieval during training: the accuracy@1, F1 and xsim that `xlj.retrieve` prints, with
+    cosines of mean vectors."""
 
     source: tuple[str, ...] = _retrieval_key(
         (),
@@ -750,6 +750,35 @@ class RetrievalEvaluation(Section, path="evaluation.retrieval"):
         low=2,
     )
     layer: int = _retrieval_key(
+        -1,
+        "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
+        "depth",
+        low=-1,
+    )
+    changed: tuple[str, ...] = _retrieval_key(
+        (),
+        "changed English sentences, for xsim++ into English: numbers (the numbers of the English "
+        "sentences are changed), or files with one sentence per line (docs/retrieve.md). Not for "
+        "held_out",
+    )
+
+
+_similarity_key = partial(key, used_when=only_if_set("evaluation.sts.source"))
+
+
+@dataclasses.dataclass(frozen=True)
+class SimilarityEvaluation(Section, path="evaluation.sts"):
+    """Semantic textual similarity (STS) during training: the correlations that `xlj.score --gold`
+    prints, with cosines of mean vectors."""
+
+    source: tuple[str, ...] = key(
+        (),
+        "templates of files with {language}: sentence pairs with gold scores (docs/score.md). For "
+        "each language, the first file that exists is read. Empty: similarity is not evaluated",
+    )
+    languages: tuple[str, ...] = _similarity_key((), "languages to evaluate; empty: data.languages")
+    sentences: int = _similarity_key(500, "maximum number of sentence pairs per language", low=2)
+    layer: int = _similarity_key(
         -1,
         "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
         "depth",
@@ -787,6 +816,7 @@ class Evaluation(Section, path="evaluation"):
         False, "report exp(loss) for held-out losses that predict tokens, also by language"
     )
     retrieval: RetrievalEvaluation = RetrievalEvaluation()
+    sts: SimilarityEvaluation = SimilarityEvaluation()
     alignment: AlignmentEvaluation = AlignmentEvaluation()
 
 

@@ -184,11 +184,11 @@ class SetScores(NamedTuple):
             row = {"source": source, "target": target, **scores._asdict()}
             if target == self.pivot and source in self.plus_plus:
                 error, errors = self.plus_plus[source]
-                row |= {"xsim++": error, "xsim++_errors": errors}
+                row |= {"xsimpp": error, "xsimpp_errors": errors}
             rows.append(row)
         means: Record = _mean(self.pairs.values())._asdict()
         if self.plus_plus:
-            means["xsim++"] = statistics.fmean(each.error for each in self.plus_plus.values())
+            means["xsimpp"] = statistics.fmean(each.error for each in self.plus_plus.values())
         return {
             "languages": self.languages,
             "sentences": self.sentences,

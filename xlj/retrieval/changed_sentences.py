@@ -112,7 +112,9 @@ def _with_entry(text: str, entry: Any, path: Path) -> Changed:
 
 
 def of_sources(names: Sequence[str], sentences: Sequence[str]) -> list[Changed]:
-    """Returns the distinct changed sentences of several sources, without those in `sentences`.
+    """Returns the distinct changed sentences of several sources.
+
+    Sentences that are in `sentences` are left out, and those of other originals.
 
     Args:
       names: files, or `NUMBERS`.
@@ -125,11 +127,12 @@ def of_sources(names: Sequence[str], sentences: Sequence[str]) -> list[Changed]:
     for name in names:
         source = change_numbers(sentences) if name == NUMBERS else read(Path(name).expanduser())
         for each in source:
-            if each.text not in unchanged:
+            is_other = each.original and each.original not in unchanged
+            if each.text not in unchanged and not is_other:
                 changed.setdefault(each.text, each)
     if not changed:
         raise ConfigError(
             f"{','.join(names)}: there is no changed sentence. The rule `{NUMBERS}` needs "
-            "sentences with numbers, and a file needs sentences that are not in the set"
+            "sentences with numbers; a file needs changed forms of these sentences"
         )
     return [*changed.values()]

@@ -15,7 +15,6 @@ from xlj.config import ConfigError
 from xlj.data.text import templates
 from xlj.io import compressed, files, formats, storage
 from xlj.io.quoting import examples
-from xlj.retrieval import sentence_files
 
 _CODE = "[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]+)*"
 _LAYOUTS = (
@@ -24,7 +23,8 @@ _LAYOUTS = (
     rf"newstest2019-(?:src|ref)\.(?P<language>{_CODE})\.txt",
     rf"(?P<first>[A-Za-z]{{2,8}}(?:_[A-Za-z]{{4}})?)-(?P<language>{_CODE})\.tsv",
 )
-_ENGLISH = ("en", "eng", "eng_Latn")
+ENGLISH = ("en", "eng", "eng_Latn")
+"""The codes of English in NTREX, FLORES and xlj's examples."""
 
 
 class _File(NamedTuple):
@@ -36,7 +36,7 @@ class _File(NamedTuple):
 
 def pivot_of(languages: Sequence[str]) -> str:
     """Returns the code of English among codes as FLORES and NTREX have them; empty if none is."""
-    return next((code for code in _ENGLISH if code in languages), "")
+    return next((code for code in ENGLISH if code in languages), "")
 
 
 def read(source: Path, languages: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -120,8 +120,8 @@ def _read_columns(path: Path, width: int) -> list[list[str]]:
     """Reads a file of one sentence, or of `width` columns, per line; returns the columns."""
     formats.refuse(path, files.head(path))
     columns: list[list[str]] = [[] for _ in range(width)]
-    for number, line in enumerate(sentence_files.lines(path), 1):
-        row = [part.strip() for part in line.split("\t")] if width > 1 else [line]
+    for number, line in enumerate(files.lines(path), 1):
+        row = [part.strip() for part in (line.split("\t") if width > 1 else [line])]
         if len(row) != width or "" in row:
             expected = "a sentence" if width == 1 else "two sentences with a tab between them"
             problem = f"{len(row)} columns" if all(row) else "a sentence is blank"

@@ -5,14 +5,12 @@ float32, and `has_score`: 1, or 0 if the score is unknown.
 """
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from xlj.config import ConfigError
 from xlj.config.task import Task
 from xlj.data.labelled import features, kind, tables
 from xlj.data.labelled.examples import Example
@@ -21,7 +19,6 @@ from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.metrics import pearson, spearman
 from xlj.io.json_file import Record
-from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
 from xlj.tasks.classification import PAIRS
 
@@ -75,7 +72,9 @@ with torch.no_grad():
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[RatedText]:
         """Reads examples from a table or from records, with numbers as labels."""
         return [
-            RatedText(example.texts, _parse_score(example.label, example.place), example.place)
+            RatedText(
+                example.texts, tables.parse_score(example.label, example.place), example.place
+            )
             for example in tables.read(path, task.columns)
         ]
 
@@ -170,17 +169,3 @@ with torch.no_grad():
     def to_fields(self, description: Record) -> list[str]:
         """Returns the field of an output line: the score."""
         return [f"{description['score']:.6f}"]
-
-
-def _parse_score(label: str | None, place: str) -> float | None:
-    if label is None:
-        return None
-    try:
-        score = float(label)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score) or abs(score) > 1e30:
-        raise ConfigError(
-            f"{place}: the score is {quoted(label)}; expected a number between -1e30 and 1e30"
-        )
-    return score
