@@ -83,7 +83,7 @@ def add(parser: Parser) -> None:
         "--gold",
         action="store_true",
         help="the files of --input have gold scores (semantic textual similarity): print for each "
-        "file Spearman's and Pearson's correlation with them. {language} in --input stands for any "
+        "file Spearman's and Pearson's correlation with them. {language} in --input matches any "
         "language",
     )
     parser.add_malformed("the score nan, which --keep and --threshold never select")
