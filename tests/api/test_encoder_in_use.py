@@ -9,6 +9,7 @@ import xlj
 from xlj.config import ConfigError
 from xlj.config.choices import AlignmentOptions
 from xlj.data.tokenizer.layout import BOS, EOS
+from xlj.interop.sentence_modules import SentenceModules
 from xlj.models import encoder as encoders
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.retrieval import search as neighbours
@@ -167,6 +168,71 @@ def test_encode_and_similarity_work_as_in_sentence_transformers(model, vectors):
     shown = repr(model)
     assert "3 layers of 32" in shown and shown.startswith("<xlj.Encoder: ")
     assert model.device == "cpu:0"
+
+
+@pytest.fixture
+def with_prompts(random_encoder):
+    """An encoder with sentence modules, whose default prompt is not pooled."""
+    settings = {"prompts": {"query": "a dog ", "passage": "the cat "}, "truncate_dim": 30,
+                "default_prompt_name": "passage"}  # fmt: skip
+    modules = SentenceModules(include_prompt=False, settings=settings)
+    return xlj.Encoder(random_encoder._replace(sentence=modules))
+
+
+def test_encode_takes_the_parameters_of_sentence_transformers(with_prompts, random_encoder):
+    encode = with_prompts.encode
+    defaults = {"output_value": "sentence_embedding", "precision": "float32",
+                "convert_to_numpy": True, "convert_to_tensor": False, "device": "cpu",
+                "normalize_embeddings": False, "pool": None, "chunk_size": None}  # fmt: skip
+    plain = encode(SENTENCES)
+    assert plain.shape == (6, 30)
+    np.testing.assert_array_equal(encode(inputs=SENTENCES, **defaults), plain)
+    query = Embedder(random_encoder, [3], "mean", prompt_text="a dog ")
+    unpooled = 1 + len(random_encoder.vocabulary.encode(["a dog "]).ids)
+    hidden = [row[unpooled:].mean(0) for row in hidden_rows(random_encoder, "a dog ")]
+    assert not np.allclose(query.embed(SENTENCES)[0], hidden, atol=1e-3)  # pools the prompt too
+    for actual in (
+        encode(SENTENCES, "query", truncate_dim=32),
+        encode(SENTENCES, None, "a dog ", truncate_dim=32),
+        encode(SENTENCES, "nothing", "a dog ", 2, False, truncate_dim=32),
+    ):
+        np.testing.assert_allclose(actual, hidden, rtol=1e-4, atol=1e-5)
+    short = encode(SENTENCES, "query", truncate_dim=5, normalize_embeddings=True)
+    expected = np.asarray(hidden)[:, :5]
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(short, expected, rtol=1e-4, atol=1e-5)
+    assert encode("a", truncate_dim=5).shape == (5,)
+
+
+def hidden_rows(random_encoder, prompt):
+    """Yields the hidden vectors of the last layer for each of `SENTENCES`, [tokens, hidden]."""
+    params, sizes, vocabulary, *_ = random_encoder
+    for sentence in SENTENCES:
+        ids = [BOS, *vocabulary.encode([prompt + sentence]).ids.tolist(), EOS]
+        row, ones = np.asarray([ids]), np.ones((1, len(ids)), int)
+        positions = np.arange(len(ids))[None]
+        inputs = encoders.Inputs(row, positions, ones, ones)
+        yield np.asarray(encoders.apply(params, sizes, inputs)[0])
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"convert_to_tensor": True}, "convert_to_tensor=True: encode returns a NumPy array"),
+        ({"convert_to_numpy": False}, "convert_to_numpy=False: .*; expected True"),
+        ({"precision": "int8"}, "precision='int8': encode returns float32"),
+        ({"output_value": None}, "output_value=None: .* expected 'sentence_embedding'"),
+        ({"pool": {}}, "pool={}: encode computes in one process"),
+        ({"truncate_dim": 0}, "truncate_dim=0: expected a number of at least 1"),
+        ({"device": "cuda"}, "device='cuda': there is no such device"),
+        ({"device": "cpu:1"}, r"device='cpu:1': this encoder is on cpu:0; .*load\(path, device"),
+        ({"prompt_name": "code"}, "unknown prompt 'code'; .*passage, query"),
+        ({"normalise": True}, "encode has no parameter normalise"),
+    ],
+)
+def test_what_encode_does_not_do_is_refused_by_name(with_prompts, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        with_prompts.encode("a", **arguments)
 
 
 def test_results_are_drawn_in_notebooks_and_converted_to_pandas(model, tmp_path):

@@ -34,7 +34,7 @@ from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.pair_scores import PairScorer, TextPair
 from xlj.retrieval.search import centre, nearest
-from xlj.sharding.meshes import QUICK
+from xlj.sharding.meshes import QUICK, one_device
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.gold_alignments import SPLITS
 from xlj.word_alignment.methods import METHODS
@@ -222,35 +222,68 @@ class Encoder:
         """
         layers = [] if layer is None else [self._layer(layer)]
         embedder = self.embedder(layers, pooling, batch_size, prompt)
-        vectors = embedder.embed(_sentences(sentences), show_progress_bar)[0]
-        if embedder.truncated:
-            message = "sentences truncated because they are too long for the model"
-            warnings.warn(f"{message}: {embedder.truncated:,}", stacklevel=2)
-        if centred and len(vectors):
-            centre(vectors)
-        return _normalized(vectors) if normalize else vectors
+        return _embed(embedder, sentences, show_progress_bar, centred, normalize)
 
     def encode(
         self,
-        sentences: Sentences,
+        sentences: Sentences | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
+        *,
+        device: str | None = None,
         normalize_embeddings: bool = False,
-        **options: Any,
+        truncate_dim: int | None = None,
+        layer: int | None = None,
+        pooling: str | None = None,
+        centred: bool = False,
+        **fixed: Any,
     ) -> np.ndarray:
-        """Computes vectors as `embed` does, with the parameter names of sentence-transformers.
+        """Computes vectors as `embed` does, with the parameters of sentence-transformers' `encode`.
 
         Args:
-          sentences, batch_size, show_progress_bar: the arguments of `embed`.
-          normalize_embeddings: the argument `normalize` of `embed`.
-          options: the arguments `layer`, `pooling`, `centred` and `prompt` of `embed`.
+          sentences: the argument of `embed`. Its name may also be `inputs`.
+          prompt_name: name of a prompt of the sentence-transformers folder.
+          prompt: the text of a prompt, which replaces `prompt_name`.
+          device: the device of this encoder, or None.
+          normalize_embeddings: whether to divide each vector by its L2 norm.
+          truncate_dim: the number of dimensions to keep, before normalisation; None for the number
+            that the sentence-transformers folder names, else for all.
+          batch_size, show_progress_bar, layer, pooling, centred: the arguments of `embed`.
+          fixed: sentence-transformers' other parameters, with the values in `_FIXED`.
 
         Returns:
-          float32 [sentences, hidden], or [hidden] for a single string.
+          float32 [sentences, width], or [width] for a single string.
+
+        Raises:
+          ConfigError: for another device or another value of a fixed parameter, and for the reasons
+            of `embed`.
         """
-        options |= {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        vectors = self.embed(sentences, normalize=normalize_embeddings, **options)
+        sentences = fixed.pop("inputs", sentences)
+        _check_fixed(fixed)
+        if truncate_dim is not None and (type(truncate_dim) is not int or truncate_dim < 1):
+            raise ConfigError(f"truncate_dim={truncate_dim!r}: expected a number of at least 1")
+        self._check_device(device)
+        layers = [] if layer is None else [self._layer(layer)]
+        name = prompt_name if prompt is None else None
+        embedder = Embedder(
+            self.pretrained, layers, pooling, batch_size, name, prompt, truncate_dim
+        )
+        vectors = _embed(embedder, sentences, show_progress_bar, centred, normalize_embeddings)
         return vectors[0] if isinstance(sentences, str) else vectors
+
+    def _check_device(self, device: Any) -> None:
+        """Refuses another device than that of the encoder."""
+        if device is None:
+            return
+        name = str(device)  # a torch.device has the name of a device as text
+        (wanted,) = one_device(name).devices.flat
+        if f"{wanted.platform}:{wanted.id}" != self.device:
+            raise ConfigError(
+                f"device={name!r}: this encoder is on {self.device}; load it on another device "
+                f"with xlj.load(path, device={name!r})"
+            )
 
     def similarity(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Computes the cosine of each vector of `first` with each vector of `second`.
@@ -559,6 +592,51 @@ class Encoder:
                 f"layer {layer} does not exist; the model has layers 0 to {self.layers}"
             )
         return layer
+
+
+_AS_ARRAY = "encode returns a NumPy array, which torch.from_numpy converts"
+_ONE_PROCESS = "encode computes in one process"
+_FIXED = {
+    "output_value": (("sentence_embedding",), "encode returns sentence vectors only"),
+    "precision": (
+        ("float32", None),
+        "encode returns float32, which sentence_transformers.quantize_embeddings converts",
+    ),
+    "convert_to_numpy": ((True,), _AS_ARRAY),
+    "convert_to_tensor": ((False, None), _AS_ARRAY),
+    "pool": ((None,), _ONE_PROCESS),
+    "chunk_size": ((None,), _ONE_PROCESS),
+}
+"""Parameters of sentence-transformers' `encode` that xlj accepts with some values only: (these
+values, why others are refused)."""
+
+
+def _check_fixed(arguments: Mapping[str, Any]) -> None:
+    """Refuses unknown arguments of `encode`, and values that `_FIXED` does not have."""
+    for name, value in arguments.items():
+        if name not in _FIXED:
+            raise ConfigError(f"encode has no parameter {name}; docs/api.md lists the parameters")
+        values, reason = _FIXED[name]
+        if value not in values:
+            expected = " or ".join(map(repr, values))
+            raise ConfigError(f"{name}={quoted(value)}: {reason}; expected {expected}")
+
+
+def _embed(
+    embedder: Embedder,
+    sentences: Any,
+    show_progress_bar: bool | None,
+    centred: bool,
+    normalize: bool,
+) -> np.ndarray:
+    """Computes vectors of one layer (`Encoder.embed`), and warns of truncated sentences."""
+    vectors = embedder.embed(_sentences(sentences), show_progress_bar)[0]
+    if embedder.truncated:
+        message = "sentences truncated because they are too long for the model"
+        warnings.warn(f"{message}: {embedder.truncated:,}", stacklevel=3)
+    if centred and len(vectors):
+        centre(vectors)
+    return _normalized(vectors) if normalize else vectors
 
 
 def _sentences(sentences: Sentences) -> list[str]:

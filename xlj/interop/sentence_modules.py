@@ -78,8 +78,8 @@ class SentenceModules:
       length: the maximum number of tokens, including `<s>` and `</s>`; 0 means the maximum of the
         encoder.
       lowercase: whether to lowercase text before it is tokenized.
-      settings: the content of `config_sentence_transformers.json`. xlj uses the keys `prompts` and
-        `default_prompt_name`.
+      settings: the content of `config_sentence_transformers.json`. xlj uses the keys `prompts`,
+        `default_prompt_name` and `truncate_dim`, the number of dimensions to keep of a vector.
     """
 
     pooling: tuple[str, ...] = ("mean",)
@@ -174,7 +174,7 @@ def read(folder: Path, model: Folder, hidden: int) -> tuple[SentenceModules | No
             f"{folder / _SETTINGS}: model_type is {quoted(kind)}; xlj supports SentenceTransformer "
             "only"
         )
-    _check_prompts(settings, folder / _SETTINGS)
+    _check_settings(settings, folder / _SETTINGS)
     length, lowercase, output = _read_transformer(model)
     pooling: tuple[str, ...] = ("cls",)
     include_prompt = True
@@ -329,7 +329,7 @@ def _read_optional(folder: Path, name: str) -> Record:
     return json_file.read_object(inside(folder, name)) if (folder / name).is_file() else {}
 
 
-def _check_prompts(settings: Record, where: Path) -> None:
+def _check_settings(settings: Record, where: Path) -> None:
     prompts = settings.get("prompts") or {}
     default = settings.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
@@ -338,6 +338,9 @@ def _check_prompts(settings: Record, where: Path) -> None:
         raise ConfigError(
             f"{where}: default_prompt_name is {quoted(default)}; expected a name in prompts"
         )
+    size = settings.get("truncate_dim")
+    if size is not None and (type(size) is not int or size < 1):
+        raise ConfigError(f"{where}: truncate_dim is {quoted(size)}; expected a positive number")
 
 
 def _read_transformer(model: Folder) -> tuple[int, bool, str]:

@@ -51,6 +51,9 @@ class Embedder:
         device.
       prompt: the name of one of the model's prompts. None for the default prompt if the modules are
         used, else for no prompt.
+      prompt_text: a text to put before each sentence; None for the text of `prompt`.
+      truncate_dim: the number of dimensions to keep of each vector; None for the number that the
+        modules name, else for all.
 
     Raises:
       ConfigError: if a layer, the pooling or the prompt does not exist.
@@ -69,6 +72,8 @@ class Embedder:
         pooling: str | None = None,
         batch_size: int | None = None,
         prompt: str | None = None,
+        prompt_text: str | None = None,
+        truncate_dim: int | None = None,
     ):
         if pooling is not None:
             check_choice("pooling", pooling, POOLINGS)
@@ -84,8 +89,9 @@ class Embedder:
         self._limit = pretrained.model.positions - FIRST_POSITION
         if prompt is not None and not modules:
             raise ConfigError(f"prompt={prompt!r}: the model has no prompts; remove the prompt")
-        has_prompt = modules and (sentence or prompt is not None)
-        self._prompt = modules.prompt(prompt) if modules and has_prompt else ""
+        if prompt_text is None and modules and (sentence or prompt is not None):
+            prompt_text = modules.prompt(prompt)
+        self._prompt = prompt_text or ""
         modes: tuple[str, ...] = (pooling or "mean",)
         steps: tuple[Dense | None, ...] = ()
         self._lowercase = False
@@ -95,8 +101,10 @@ class Embedder:
             self._limit = min(self._limit, sentence.length or self._limit)
             self._lowercase, modes, steps = sentence.lowercase, sentence.pooling, sentence.steps
             self.width = sentence.width(self.width)
+            truncate_dim = truncate_dim or sentence.settings.get("truncate_dim")
             if self._prompt and not sentence.include_prompt:
                 not_pooled = 1 + len(self._encode([""]).ids)
+        self.width = min(self.width, truncate_dim or self.width)
         static = {"mesh": self._mesh, "model": pretrained.model, "layers": self.layers}
         static |= {"modes": modes, "steps": steps, "not_pooled": not_pooled}
         self._embed_batch = partial(_embed_batch, **static)
@@ -149,7 +157,7 @@ class Embedder:
         count = len(encoded.lengths)
         vectors = np.empty((len(self.layers), count, self.width), np.float32)
         for members, batch in in_flight(self._batches(encoded)):
-            vectors[:, members] = np.asarray(batch)[:, : len(members)]
+            vectors[:, members] = np.asarray(batch)[:, : len(members), : self.width]
             progress(len(members))
         return vectors
 
