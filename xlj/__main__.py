@@ -17,6 +17,7 @@ COMMANDS = (
     "embed",
     "align",
     "retrieve",
+    "search",
     "mine",
     "score",
     "evaluate",

@@ -135,6 +135,30 @@ class Encoder:
         """
         return Embedder(self.pretrained, layers, pooling, batch_size, prompt)
 
+    def role_embedder(
+        self,
+        role: str,
+        prefix: str | None = None,
+        layers: Sequence[int] = (),
+        pooling: str | None = None,
+        dimensions: int | None = None,
+    ) -> Embedder:
+        """Returns an `Embedder` for queries or for documents.
+
+        Args:
+          role: `query` or `document`.
+          prefix: the text to put before each sentence. None for the prompt of the
+            sentence-transformers folder for this role (`document`, `passage` or `corpus` for
+            documents), or for no prompt if there is none, or `layers` or `pooling` is set.
+          layers, pooling: the arguments of `embedder`.
+          dimensions: the number of leading dimensions of the vectors to return; None for all.
+        """
+        modules = self.pretrained.sentence
+        if prefix is None:
+            uses_modules = modules and not layers and pooling is None
+            prefix = modules.role_prompt(role) if modules and uses_modules else ""
+        return Embedder(self.pretrained, layers, pooling, prefix=prefix, dimensions=dimensions)
+
     def aligner(
         self,
         layers: Sequence[int] = (),

@@ -118,6 +118,15 @@ class SentenceModules:
             )
         return prompts[name]
 
+    def role_prompt(self, role: str) -> str:
+        """Returns the prompt for `query` or `document`; empty if the model has no such prompt.
+
+        A prompt for documents may be named `document`, `passage` or `corpus`.
+        """
+        prompts = self.settings.get("prompts") or {}
+        names = ("query",) if role == "query" else ("document", "passage", "corpus")
+        return next((prompts[name] for name in names if prompts.get(name)), "")
+
     def record(self) -> Record:
         """Returns the modules as a JSON object, which `from_record` reads."""
         return dataclasses.asdict(self)
