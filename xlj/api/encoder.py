@@ -138,7 +138,7 @@ class Encoder:
     def role_embedder(
         self,
         role: str,
-        prefix: str | None = None,
+        prompt_text: str | None = None,
         layers: Sequence[int] = (),
         pooling: str | None = None,
         dimensions: int | None = None,
@@ -147,17 +147,26 @@ class Encoder:
 
         Args:
           role: `query` or `document`.
-          prefix: the text to put before each sentence. None for the prompt of the
+          prompt_text: a text to put before each sentence. None for the prompt of the
             sentence-transformers folder for this role (`document`, `passage` or `corpus` for
             documents), or for no prompt if there is none, or `layers` or `pooling` is set.
           layers, pooling: the arguments of `embedder`.
-          dimensions: the number of leading dimensions of the vectors to return; None for all.
+          dimensions: the number of dimensions to keep of each vector; None for the number that the
+            folder names, else for all.
+
+        Raises:
+          ConfigError: if the vectors have fewer dimensions, or for the reasons of `embedder`.
         """
         modules = self.pretrained.sentence
-        if prefix is None:
-            uses_modules = modules and not layers and pooling is None
-            prefix = modules.role_prompt(role) if modules and uses_modules else ""
-        return Embedder(self.pretrained, layers, pooling, prefix=prefix, dimensions=dimensions)
+        if prompt_text is None:
+            uses_modules = not layers and pooling is None
+            prompt_text = modules.role_prompt(role) if modules and uses_modules else ""
+        embedder = Embedder(
+            self.pretrained, layers, pooling, prompt_text=prompt_text, truncate_dim=dimensions
+        )
+        if dimensions and embedder.width < dimensions:
+            raise ConfigError(f"dimensions={dimensions}: the vectors have only {embedder.width}")
+        return embedder
 
     def aligner(
         self,
