@@ -1,6 +1,7 @@
 """A trained encoder and its uses: sentence vectors, retrieval, word alignment, masked words."""
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
+from xlj.api import mteb_model
 from xlj.api.results import Alignments, Labels, MinedPairs, Retrieved
 from xlj.config import ConfigError, Model
 from xlj.config.choices import ENCODINGS, SIMILARITIES, AlignmentOptions
@@ -284,7 +286,8 @@ class Encoder:
           truncate_dim: the number of dimensions to keep, before normalisation; None for the number
             that the sentence-transformers folder names, else for all.
           batch_size, show_progress_bar, layer, pooling, centred: the arguments of `embed`.
-          fixed: sentence-transformers' other parameters, with the values in `_FIXED`.
+          fixed: sentence-transformers' other parameters, with the values in `_FIXED`, and the
+            parameters of mteb (`mteb_model`), with which `sentences` are batches of texts.
 
         Returns:
           float32 [sentences, width], or [width] for a single string.
@@ -294,6 +297,11 @@ class Encoder:
             of `embed`.
         """
         sentences = fixed.pop("inputs", sentences)
+        if "task_metadata" in fixed:  # mteb calls: the sentences are in batches
+            task, kind = fixed.pop("task_metadata"), fixed.pop("prompt_type", None)
+            sentences = mteb_model.texts_of(sentences, task.name)
+            prompt = mteb_model.prompt(self.pretrained, task, kind) if prompt is None else prompt
+            del fixed["hf_split"], fixed["hf_subset"]
         _check_fixed(fixed)
         if truncate_dim is not None and (type(truncate_dim) is not int or truncate_dim < 1):
             raise ConfigError(f"truncate_dim={truncate_dim!r}: expected a number of at least 1")
@@ -339,6 +347,23 @@ class Encoder:
         sides = (np.atleast_2d(np.asarray(side, np.float32)) for side in (first, second))
         one, other = map(_normalized, sides)
         return one @ other.T
+
+    def similarity_pairwise(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Computes the cosine of each row of `first` with the same row of `second`.
+
+        Args:
+          first, second: [n, hidden].
+
+        Returns:
+          float32 [n].
+        """
+        one, other = (_normalized(np.asarray(side, np.float32)) for side in (first, second))
+        return (one * other).sum(1)
+
+    @functools.cached_property
+    def mteb_model_meta(self) -> Any:
+        """The `ModelMeta` that mteb asks of a model. mteb must be installed: `.[mteb]`."""
+        return mteb_model.metadata(self.pretrained, self.source, self.embedder().width)
 
     def save_pretrained(
         self, folder: str | Path, layer: int | None = None, pooling: str | None = None
