@@ -152,6 +152,7 @@ REMOTE_CODE = "xlj.interop.remote_code"
 """Code that runs where xlj is not installed: it imports nothing of xlj, and nothing imports it."""
 WITHOUT_CONFIG = {
     "xlj.align",
+    "xlj.card",
     "xlj.completion",
     "xlj.convert",
     "xlj.embed",

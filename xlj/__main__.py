@@ -21,6 +21,7 @@ COMMANDS = (
     "mine",
     "score",
     "evaluate",
+    "card",
     "sweep",
     "report",
     "plan",

@@ -119,3 +119,13 @@ def test_other_inputs_than_text_are_errors():
     with pytest.raises(ConfigError, match="the task T has image, but xlj encodes text only"):
         mteb_model.texts_of([{"image": []}], "T")
     assert mteb_model.texts_of([{"text": ["a", "b"]}, {"text": ["c"]}], "T") == ["a", "b", "c"]
+
+
+def test_only_an_encoder_of_a_task_has_predict(checkpoint):
+    """mteb takes a model with `predict` for a cross-encoder, and refuses it."""
+    encoder = xlj.load(checkpoint)
+    assert not hasattr(encoder, "predict") and not hasattr(type(encoder), "predict")
+    with pytest.raises(ConfigError, match="the model has no task head; expected a run of xlj fin"):
+        encoder.predict("a")
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        _ = encoder.other

@@ -4,15 +4,12 @@ mteb is imported inside functions, which only mteb calls; install it with `.[mte
 Source: mteb's protocol `EncoderProtocol`, and its wrapper of sentence-transformers' models.
 """
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError
 from xlj.inference.pretrained import Pretrained
 from xlj.models.embeddings import FIRST_POSITION
@@ -57,24 +54,20 @@ def prompt(pretrained: Pretrained, task_metadata: Any, prompt_type: Any) -> str 
     return prompts[name] if name else None
 
 
-def metadata(pretrained: Pretrained, source: str, width: int) -> Any:
+def metadata(pretrained: Pretrained, source: str, digest: str, width: int) -> Any:
     """Returns mteb's `ModelMeta` of an encoder.
-
-    The revision is a digest of the parameters and prompts, since mteb stores results by name and
-    revision.
 
     Args:
       source: the path that the encoder was loaded from, which gives the name; may be empty.
+      digest: the revision, since mteb stores results by name and revision.
       width: the size of a sentence vector.
     """
     from mteb.models import ModelMeta
 
-    sentence = pretrained.sentence.record() if pretrained.sentence else None
-    content = json.dumps([digests(pretrained.params), sentence], sort_keys=True)
     return ModelMeta.create_empty(
         {
             "name": f"xlj/{Path(source).resolve().name if source else 'encoder'}",
-            "revision": hashlib.sha256(content.encode()).hexdigest(),
+            "revision": digest,
             "n_parameters": sum(int(np.size(leaf)) for leaf in jax.tree.leaves(pretrained.params)),
             "max_tokens": pretrained.model.positions - FIRST_POSITION,
             "embed_dim": width,
