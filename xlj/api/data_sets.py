@@ -23,7 +23,7 @@ import numpy as np
 
 from xlj.api.encoder import Encoder
 from xlj.config import ConfigError
-from xlj.evaluation import bitext, metrics
+from xlj.evaluation import bitext, metrics, sts
 from xlj.io import atomic, files, json_file
 from xlj.retrieval import beir, mining, sentence_files
 from xlj.tools.benchmarking.measurements import peak_memory
@@ -157,7 +157,7 @@ def measure_translations(
     scores: Scores = {"sentences": len(english)}
     for name, prompt in prompts.alike.items():
         vectors = encoder.encode(sentences, prompt=prompt)
-        found = bitext.search(vectors, _english_vectors(encoder, prompt, tuple(english)))
+        found = bitext.search(vectors, english_vectors(encoder, prompt, tuple(english)))
         for way, result in zip(
             (INTO, FROM), bitext.score(found, (sentences, english)), strict=True
         ):
@@ -167,7 +167,7 @@ def measure_translations(
 
 
 @functools.lru_cache(maxsize=2)
-def _english_vectors(encoder: Encoder, prompt: str | None, english: tuple[str, ...]) -> np.ndarray:
+def english_vectors(encoder: Encoder, prompt: str | None, english: tuple[str, ...]) -> np.ndarray:
     """Embeds an English side, once for all languages: those of NTREX have the same one."""
     return encoder.encode(list(english), prompt=prompt)
 
@@ -206,14 +206,16 @@ def measure_bucc(pair: str, data: Path, encoder: Encoder, prompts: Prompts) -> S
 
 def measure_sts(language: str, data: Path, encoder: Encoder, prompts: Prompts) -> Scores:
     """Measures correlations of cosines with gold scores."""
-    rows = [line.split("\t") for line in files.lines(data / f"sts/test/{language}.tsv.gz")][1:]
-    gold = [float(row[0]) for row in rows]
-    scores: Scores = {"pairs": len(rows)}
+    rated = sts.read(data / f"sts/test/{language}.tsv.gz")
+    scores: Scores = {"pairs": len(rated.pairs)}
     for name, prompt in prompts.alike.items():
-        sides = (encoder.encode([row[side] for row in rows], prompt=prompt) for side in (2, 3))
-        cosines = encoder.similarity_pairwise(*sides).tolist()
-        scores[named("Spearman", name)] = percent(metrics.spearman(cosines, gold))
-        scores[named("Pearson", name)] = percent(metrics.pearson(cosines, gold))
+        first, second = (
+            encoder.encode(list(side), prompt=prompt) for side in zip(*rated.pairs, strict=True)
+        )
+        cosines = encoder.similarity_pairwise(first, second).tolist()
+        result = sts.correlate(cosines, rated.scores)
+        scores[named("Spearman", name)] = percent(result.spearman)
+        scores[named("Pearson", name)] = percent(result.pearson)
     return scores
 
 
