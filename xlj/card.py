@@ -5,7 +5,7 @@ r"""Scores a model on every test set in a folder, and writes the scores into its
         --prompt='query: ' --query_prompt='query: ' --document_prompt='passage: '
 
 The card is README.md in the folder of the model. Each score is saved in scores.json beside the card
-as soon as it is measured, so the same command resumes. More: docs/card.md
+as soon as it is measured, so the same command resumes. More: docs/search.md
 """
 
 import fnmatch
@@ -31,7 +31,7 @@ def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
     add("model", metavar="FOLDER_OR_RUN", help="a Hugging Face folder, a run or a checkpoint")
-    add("--data", metavar="DIR,DIR", required=True, help="folders with test sets (docs/card.md)")
+    add("--data", metavar="DIR,DIR", required=True, help="folders with test sets (docs/search.md)")
     add(
         "--only",
         metavar="NAMES",

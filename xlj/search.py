@@ -6,7 +6,7 @@ r"""Searches documents for judged queries, and prints nDCG, MRR and recall.
 
 --data names a folder in BEIR's form (corpus.jsonl, queries.jsonl, qrels/test.tsv), or with the
 files of MIRACL. The command prints the means over the queries as JSON, computed as trec_eval does.
-More: docs/retrieve.md
+More: docs/search.md
 """
 
 import argparse

@@ -86,7 +86,7 @@ def find(data: Path) -> dict[str, Measure]:
         layouts = "tatoeba/, parallel/ntrex/test/, bucc2018/, sts/test/, alignment/"
         raise ConfigError(
             f"--data={data}: there is no test set; expected {layouts} or folders with "
-            "corpus.jsonl, queries.jsonl and qrels/ (docs/card.md)"
+            "corpus.jsonl, queries.jsonl and qrels/ (docs/search.md)"
         )
     return rows
 
