@@ -37,18 +37,7 @@ NTREX = (
 ROUNDING = "jav kaz swh tha".split()
 """Languages of Tatoeba with few sentences, in which noise is measured."""
 STS = "de en es fr ja nl pt ru".split()
-ALIGNMENT = {
-    "de-en.rwth.test": "research only",
-    "en-cs.czenali.test": "CC BY-SA 4.0",
-    "en-es.golden.test": "no restriction stated",
-    "en-fr.golden.test": "no restriction stated",
-    "en-fr.wpt03.test": "no restriction stated",
-    "en-hi.wpt05.test": "no restriction stated",
-    "en-sv.ges.test": "no restriction stated",
-    "ja-en.kftt.dev": "CC BY-SA 3.0",
-    "zh-en.tsinghua.test": "not stated",
-}
-"""The licences of the gold sets."""
+ALIGNMENT = data_sets.ALIGNMENT_LICENCES
 ENTITIES = (
     "ar az bg de en es et fa fr gu he hi hu id ja jv kk lt ml mr ms pa pl pt qu ro ru ta tl tr uk "
     "ur vi zh"

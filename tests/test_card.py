@@ -117,6 +117,13 @@ def test_the_card_has_the_scores_of_all_sets(call, checkpoint, data, pairs, tmp_
     assert "### Training data\n\n| text | sentences or pairs | tokens |" in text
 
 
+def test_a_checkpoint_gets_no_further_file(call, checkpoint, data):
+    (folder,) = (folder.parent for folder in checkpoint.rglob("meta"))
+    for model in (folder, "/nowhere"):
+        with pytest.raises(ConfigError, match="name the file of the card with --output=FILE"):
+            call(card.main, model, f"--data={data}")
+
+
 @pytest.mark.parametrize(
     "flags, message",
     [
@@ -125,9 +132,9 @@ def test_the_card_has_the_scores_of_all_sets(call, checkpoint, data, pairs, tmp_
         (["--output=/nowhere/README.md"], "--output=/nowhere/README.md: the folder"),
     ],
 )
-def test_wrong_flags_are_errors(call, checkpoint, data, flags, message):
+def test_wrong_flags_are_errors(call, checkpoint, data, tmp_path, flags, message):
     with pytest.raises(ConfigError) as error:
-        call(card.main, checkpoint, f"--data={data}", *flags)
+        call(card.main, checkpoint, f"--data={data}", f"--output={tmp_path / 'a'}", *flags)
     assert message in str(error.value)
 
 

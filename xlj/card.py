@@ -49,11 +49,18 @@ def add(parser: Parser) -> None:
 @command.entry("card", __doc__, add)
 def main(flags: Namespace) -> None:
     """Measures the rows that are missing, and writes the card."""
-    output = flags.output or Path(flags.model) / "README.md"
+    from xlj.interop import model_card
+
+    folder = Path(flags.model)
+    if not flags.output and ((folder / "meta").is_dir() or not folder.is_dir()):
+        raise ConfigError(
+            f"{folder} is not a Hugging Face folder or a run; name the file of the card with "
+            "--output=FILE"
+        )
+    output = flags.output or folder / model_card.CARD
     outputs.check_output("output", output)
     from xlj.api import data_sets
     from xlj.api.encoder import load
-    from xlj.interop import model_card
 
     rows = {
         name: measure

@@ -38,6 +38,9 @@ def test_scores_by_hand():
     assert ranking_scores({"q": {"a": 0, "b": 1}}, {"q": {"a": 2}}, (1,)) == {
         "q": {"ndcg@1": 0.0, "mrr@1": 0.0, "recall@1": 0.0}
     }
+    # The best ranking ends at rank k too; recall counts all relevant documents.
+    cut = ranking_scores({"q": {"a": 1.0}}, {"q": {"a": 1, "b": 1}}, (1,))
+    assert cut == {"q": {"ndcg@1": 1.0, "mrr@1": 1.0, "recall@1": 0.5}}
     assert mean_scores(scores)["recall@10"] == pytest.approx(2 / 9)
 
 

@@ -32,6 +32,18 @@ from xlj.word_alignment import gold_alignments, sentence_pairs
 INTO, FROM = "into English", "from English"
 RANKS = (10, 100)
 """The ranks at which search is scored."""
+ALIGNMENT_LICENCES = {
+    "de-en.rwth.test": "research only",
+    "en-cs.czenali.test": "CC BY-SA 4.0",
+    "en-es.golden.test": "no restriction stated",
+    "en-fr.golden.test": "no restriction stated",
+    "en-fr.wpt03.test": "no restriction stated",
+    "en-hi.wpt05.test": "no restriction stated",
+    "en-sv.ges.test": "no restriction stated",
+    "ja-en.kftt.dev": "CC BY-SA 3.0",
+    "zh-en.tsinghua.test": "not stated",
+}
+"""The licences of sets with gold links."""
 
 Scores = dict[str, Any]
 """The scores of a row, in percent, by name; other numbers, such as numbers of sentences."""
@@ -59,13 +71,13 @@ class Kind(NamedTuple):
 
     Attributes:
       title, caption: what the scores are, and how they are measured.
-      licence: of the sets; empty if they differ.
+      licence: of all sets, or by name; empty if it is not known.
       find: yields (the language, pair or name of a set, the function that measures it).
     """
 
     title: str
     caption: str
-    licence: str
+    licence: str | Mapping[str, str]
     find: Callable[[Path], Iterator[tuple[str, Measure]]]
 
 
@@ -199,7 +211,8 @@ def measure_bucc(pair: str, data: Path, encoder: Encoder, prompts: Prompts) -> S
     return {
         "sentences": sum(map(len, sides)),
         "pairs": len(gold),
-        "threshold": round(threshold, 4),
+        # The threshold is infinite if no mined pair is a gold pair.
+        "threshold": round(threshold, 4) if np.isfinite(threshold) else None,
         **{name: percent(value) for name, value in scores.items()},
     }
 
@@ -249,8 +262,11 @@ def tables(records: Mapping[str, Scores]) -> str:
     for name, kind in KINDS.items():
         rows = {row: records[row] for row in records if row.startswith(f"{name}-")}
         if rows:
-            licence = f" Licence of the set: {kind.licence}." if kind.licence else ""
-            sections.append(f"### {kind.title}\n\n{kind.caption}{licence}\n\n{_table(name, rows)}")
+            licences = kind.licence if isinstance(kind.licence, Mapping) else {}
+            licence = f" Licence: {kind.licence}." if kind.licence and not licences else ""
+            sections.append(
+                f"### {kind.title}\n\n{kind.caption}{licence}\n\n{_table(name, rows, licences)}"
+            )
         else:
             missing.append(kind.title)
     if missing:
@@ -258,7 +274,7 @@ def tables(records: Mapping[str, Scores]) -> str:
     return "\n".join(sections)
 
 
-def _table(name: str, rows: Mapping[str, Scores]) -> str:
+def _table(name: str, rows: Mapping[str, Scores], licences: Mapping[str, str]) -> str:
     costs = ("minutes", "gib", "date")
     columns = [column for column in next(iter(rows.values())) if column not in costs]
     lines = [
@@ -268,6 +284,9 @@ def _table(name: str, rows: Mapping[str, Scores]) -> str:
     if len(lines) > 1:
         values = list(zip(*lines, strict=True))[1:]
         lines.append([f"mean of {len(lines)}", *map(_mean, values)])
+    if licences:
+        columns.append("licence")
+        lines = [[*line, licences.get(f"{line[0]}", "")] for line in lines]
     return markdown_table([name, *columns], lines)
 
 
@@ -289,7 +308,7 @@ def markdown_table(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
 def _find_files(
     pattern: str, function: Callable[[str, Path], Measure]
 ) -> Callable[[Path], Iterator[tuple[str, Measure]]]:
-    """Returns the function `find` of a kind whose sets are files: `*` stands for the name."""
+    """Returns the function `find` of a kind whose sets are files. `*` matches the name."""
     before, after = Path(pattern).name.split("*")
 
     def find(data: Path) -> Iterator[tuple[str, Measure]]:
@@ -352,7 +371,7 @@ KINDS = {
         "Word alignment",
         "Alignment error rate (AER), lower is better; precision, recall and F1. The defaults of "
         "`xlj align`.",
-        "",
+        ALIGNMENT_LICENCES,
         _find_files(
             "alignment/*.tsv.gz",
             lambda name, data: functools.partial(
