@@ -1,5 +1,6 @@
 """mteb takes an encoder of `xlj.load` as a model; its scores equal those of the exported folder."""
 
+import dataclasses
 import json
 
 import pytest
@@ -119,6 +120,24 @@ def test_other_inputs_than_text_are_errors():
     with pytest.raises(ConfigError, match="the task T has image, but xlj encodes text only"):
         mteb_model.texts_of([{"image": []}], "T")
     assert mteb_model.texts_of([{"text": ["a", "b"]}, {"text": ["c"]}], "T") == ["a", "b", "c"]
+
+
+@pytest.mark.parity
+def test_another_similarity_than_the_cosine_is_refused(folder):
+    pytest.importorskip("mteb")
+    loaded = xlj.load(folder).pretrained
+
+    def encoder(name, steps):
+        settings = {"similarity_fn_name": name}
+        changes = {"settings": settings, "steps": steps}
+        return xlj.Encoder(
+            loaded._replace(sentence=dataclasses.replace(loaded.sentence, **changes))
+        )
+
+    with pytest.raises(ConfigError, match="names the similarity 'dot', but xlj computes cosines"):
+        _ = encoder("dot", ()).mteb_model_meta
+    for name, steps in (("dot", (None,)), ("cosine", ()), (None, ())):
+        assert encoder(name, steps).mteb_model_meta.name == "xlj/encoder"
 
 
 def test_only_an_encoder_of_a_task_has_predict(checkpoint):

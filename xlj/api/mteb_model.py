@@ -61,9 +61,17 @@ def metadata(pretrained: Pretrained, source: str, digest: str, width: int) -> An
       source: the path that the encoder was loaded from, which gives the name; may be empty.
       digest: the revision, since mteb stores results by name and revision.
       width: the size of a sentence vector.
+
+    Raises:
+      ConfigError: if the model was trained for another similarity than the cosine.
     """
     from mteb.models import ModelMeta
 
+    if pretrained.sentence and pretrained.sentence.similarity != "cosine":
+        raise ConfigError(
+            f"the folder names the similarity {pretrained.sentence.similarity!r}, but xlj computes "
+            "cosines; give mteb the SentenceTransformer of the folder"
+        )
     return ModelMeta.create_empty(
         {
             "name": f"xlj/{Path(source).resolve().name if source else 'encoder'}",

@@ -142,6 +142,10 @@ def load_role_embedders(flags: Namespace) -> tuple["Embedder", "Embedder"]:
     from xlj.api.encoder import load
 
     encoder = load(flags.checkpoint)
+    modules = encoder.pretrained.sentence
+    if modules and modules.similarity != "cosine":
+        line = f"the model was trained for the similarity {modules.similarity}; xlj uses cosines"
+        print(line, file=sys.stderr)
     layers = () if flags.layer is None else (flags.layer,)
     queries, documents = (
         encoder.role_embedder(role, prefix, layers, flags.pooling, flags.dimensions)
