@@ -276,7 +276,7 @@ def _score_set(flags: Namespace) -> None:
     changes = f", {scores.changed:,} changed sentences" if scores.changed else ""
     print(
         f"{len(texts)} languages, {scores.sentences:,} sentences{changes}, layer "
-        f"{embedder.layers[0]}; in %.\nxsim: errors by margin, lower is better. F1 (as in mteb) "
+        f"{embedder.layers[0]}; in %.\nxsim: errors by margin, lower is better. F1 (mteb's) "
         "and accuracy: by cosine.\n"
     )
     print(scores.as_table(), flush=True)
