@@ -46,8 +46,9 @@ def add(parser: Parser) -> None:
         "JSON lines or Parquet [standard input]",
     )
     parser.add_columns(
-        "columns of --input that contain the source and the target: one-based numbers, names in "
-        "the first line, JSON keys, or the two languages of a TMX file [the first two columns]",
+        "columns of --input that contain the source, the target and, with --gold, the gold score: "
+        "one-based numbers, names in the first line, JSON keys, or the two languages of a TMX file "
+        "[the first columns; with --gold, also the usual names]",
     )
     for name in ("--source", "--target"):
         parser.add_file(name, f"file whose line i is the {name[2:]} of pair i, instead of --input")
@@ -119,6 +120,11 @@ def check(flags: Namespace) -> None:
             raise ConfigError(
                 "--gold reads --input and prints correlations: set --input, and remove --source, "
                 "--target, --output, --keep, --threshold, --shard and --malformed"
+            )
+        if len(flags.columns) not in (0, 3):
+            raise ConfigError(
+                f"--columns={','.join(flags.columns)}: with --gold, name the columns of the two "
+                "sentences and of the score"
             )
         return
     if flags.threshold is not None and math.isnan(flags.threshold):
@@ -199,7 +205,7 @@ def _correlate(flags: Namespace) -> None:
     else:
         named = [("", path) for path in file_ranges.files_of_flag("input", flags.input)]
     # Reads all files before the model is loaded, so that errors in them are reported early.
-    rated = [sts.read(path) for _, path in named]
+    rated = [sts.read(path, flags.columns) for _, path in named]
     scorer = PairScorer(
         pretrained.load(flags.checkpoint), flags.by, flags.layer, flags.pooling, flags.prompt
     )

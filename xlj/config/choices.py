@@ -57,7 +57,7 @@ VECTOR_TYPES = ("float32", "float16")
 """Number types in a file of vectors."""
 
 SEARCHES = ("exact", "faiss")
-"""Neighbour searches of `xlj.mine`."""
+"""Neighbour searches of `xlj.mine` and `xlj.search`."""
 
 PAIR_SCORES = ("cosine", "margin", "likelihood")
 """Scores of `xlj.score` for a sentence pair: cosine of the vectors; the ratio margin of Artetxe and

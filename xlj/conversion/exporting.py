@@ -76,7 +76,7 @@ def export(
             model,
             vocabulary,
             sentence,
-            *_card_arguments(source),
+            *card_arguments(source),
             path=f"{name}/{output.name}" if name else "",
             known=() if source.task else origin.known,
         )
@@ -100,7 +100,7 @@ def export(
 _CardArguments = tuple[Record | None, Line | None, Record | None, str]
 
 
-def _card_arguments(source: StoredModel) -> _CardArguments:
+def card_arguments(source: StoredModel) -> _CardArguments:
     """Returns the arguments `trained`, `metrics`, `run` and `adapted` of `model_card.card`."""
     if source.checkpoint is None:
         return None, None, None, ""

@@ -5,9 +5,8 @@ in published data sets, tables `sentence TAB sentence TAB score`, or the files o
 without a header.
 """
 
-import csv
-import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,14 +15,9 @@ from xlj.data.labelled import records, tables
 from xlj.evaluation.metrics import pearson, spearman
 from xlj.io import files
 
-_NAMES = (
-    "sentence1|sentence_1|sentence_A|text1",
-    "sentence2|sentence_2|sentence_B|text2",
-    "score|similarity_score|relatedness_score|relatedness|similarity|label",
-)
-_GENRE = "genre"
 _BENCHMARK = ("6", "7", "5")  # of the STS benchmark: genre, file, year, id, score, two sentences
-_BENCHMARK_FILE = "2"
+_BENCHMARK_FILE = "2"  # whose names are finer than those of the genres
+_GENRE = "genre"
 _SPLITS = (5749, 1500, 1379)  # pairs in the training, dev and test files of the STS benchmark
 
 
@@ -66,16 +60,22 @@ def correlate(scores: list[float], gold: list[float]) -> Correlations:
     return Correlations(spearman(scores, gold), pearson(scores, gold))
 
 
-def read(path: Path) -> RatedPairs:
+def read(path: Path, columns: Sequence[str] = ()) -> RatedPairs:
     """Reads sentence pairs with gold scores.
+
+    Args:
+      columns: the two columns or keys of the sentences, then that of the score, as in
+        `tables.read`. If empty, the usual names, else the first three columns.
 
     Raises:
       ConfigError: if the file cannot be read, a line is invalid or has no score, or there are fewer
         than two pairs.
     """
-    columns, genre = _columns(path)
+    genres = Counter[str]()
+    if not columns and not records.has_records(path):
+        columns, genres = _find_columns(path)
     pairs, scores = [], []
-    for example in tables.read(path, columns):
+    for example in tables.read(path, columns, label_keys=records.SCORE_KEYS):
         score = tables.parse_score(example.label, example.place)
         first, second = (*example.texts, "")[:2]
         if score is None or not (first.strip() and second.strip()):
@@ -84,23 +84,19 @@ def read(path: Path) -> RatedPairs:
         scores.append(score)
     if len(pairs) < 2:
         raise ConfigError(f"{path} has fewer than two pairs; a correlation needs at least two")
-    genres = Counter[str]()
-    if genre:
-        named = tables.read(path, (*columns[:2], genre))
-        genres = Counter(example.label or "none" for example in named)
     return RatedPairs(pairs, scores, dict(genres))
 
 
-def _columns(path: Path) -> tuple[tuple[str, ...], str]:
-    """Returns the columns of sentences and score, and the column of genres; empty for none."""
-    if records.has_records(path):
-        return _NAMES, ""
-    first_line = next(files.lines(path), "")
-    fields = first_line.split("\t")
-    if len(fields) == 1:
-        fields = next(csv.reader([first_line], delimiter=";" if ";" in first_line else ","), [])
-    if set(fields) & set(re.split(r"\|", "|".join(_NAMES[:2]))):
-        return _NAMES, _GENRE if _GENRE in fields else ""
-    if len(fields) >= 7:
-        return _BENCHMARK, _BENCHMARK_FILE
-    return (), ""
+def _find_columns(path: Path) -> tuple[tuple[str, ...], Counter[str]]:
+    """Returns the columns of a file of the STS benchmark, and the number of pairs by genre.
+
+    Both are empty for other tables.
+    """
+    line = next(files.lines(path), "")
+    fields = line.split("\t" if "\t" in line else ",")
+    if len(fields) >= 7 and not {*fields} & {*records.SCORE_KEYS}:
+        named = tables.read(path, (*_BENCHMARK[:2], _BENCHMARK_FILE))
+        return _BENCHMARK, Counter(example.label or "none" for example in named)
+    if _GENRE in fields:
+        return (), Counter(row[_GENRE] or "none" for row, _ in tables.read_named(path))
+    return (), Counter()
