@@ -50,9 +50,7 @@ def export(
     model = dataclasses.replace(source.model, layers=layer or layers)
     vocabulary, headless = source.vocabulary(), model.layers < layers
     own = source.task.kind if source.task and is_own(source.task.kind) else ""
-    exported = to_hugging_face.plan(
-        source.leaves, model, vocabulary, headless, source.labels, source.names, own
-    )
+    exported = to_hugging_face.plan(source.leaves, model, vocabulary, headless, source.labels, own)
     # An imported tokenizer.json encodes pairs as an imported head expects them. A tokenizer.json
     # that xlj makes from a SentencePiece model encodes pairs as XLM-R does, unless `as_rows` is
     # true.

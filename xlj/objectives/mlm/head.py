@@ -12,6 +12,16 @@ from xlj.models.norms import Norm
 from xlj.sharding.trees import Params
 
 
+def transform(model: Model, hidden: jax.Array) -> jax.Array:
+    """Applies a dense layer, GELU and a norm: float [..., hidden] -> float32 [..., hidden].
+
+    A compact method of a head calls it; the head's parameters are then `dense` and `norm`.
+    """
+    dtype, has_bias = jnp.dtype(model.dtype), "prediction" in model.biases
+    dense = Dense(model.hidden, dtype, model.init_std, has_bias=has_bias, name="dense")
+    return Norm(model, name="norm")(nn.gelu(dense(hidden), approximate=False))
+
+
 class Prediction(nn.Module):
     """RoBERTa's head for masked tokens, without the product with the word embeddings.
 
@@ -33,11 +43,8 @@ class Prediction(nn.Module):
           vectors, float32 [..., hidden]; bias, float32 [vocabulary]; and the head's table of word
           embeddings, float32 [vocabulary, hidden], or None if the head uses the encoder's table.
         """
-        model, x, table = self.model, hidden, None
-        if model.prediction == "dense":
-            dtype, has_bias = jnp.dtype(model.dtype), "prediction" in model.biases
-            dense = Dense(model.hidden, dtype, model.init_std, has_bias=has_bias, name="dense")
-            x = Norm(model, name="norm")(nn.gelu(dense(hidden), approximate=False))
+        model, table = self.model, None
+        x = transform(model, hidden) if model.prediction == "dense" else hidden
         bias = jnp.zeros(self.vocabulary_size)
         if "vocabulary" in model.biases:
             bias = self.param("bias", nn.initializers.zeros, (self.vocabulary_size,))
