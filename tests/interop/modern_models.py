@@ -177,7 +177,7 @@ def convert_state_dict(name, state, model=None):
 def separate(state):
     """Returns the tensors of a gte model in any layout with the separate names.
 
-    The prefix is that of the tensors. The rows of `qkv_proj` are query, key and value. Those of `up_gate_proj` are up, then gate.
+    The rows of `qkv_proj` are query, key and value. Those of `up_gate_proj` are up, then gate.
     """
     if not any("qkv_proj" in name for name in state):
         return state

@@ -347,6 +347,7 @@ SPECIALS = {
 }
 """The special tokens whose ids config.json has, with their ids in xlj."""
 
+LABELLED = ("classification", "tagging")
 WRITTEN = [
     *((kind, "") for kind in MODERN if kind != "gte"),
     *(("gte", names) for names in ("new, fused", "gte, fused", "separate")),
@@ -364,7 +365,7 @@ def write_folder(tmp_path, vocabulary, params_of):
 
     def make(kind, names="", surplus=0, task=""):
         model = Model(layers=3, hidden=32, heads=4, intermediate=24, positions=42, **MODERN[kind])
-        labels = ("no", "yes") if task else ()
+        labels = ("no", "yes") if task in LABELLED else ()
         params = params_of(model, vocabulary.size, not task, task, labels)
         leaves = trees.named_leaves(params)
         rng = np.random.default_rng(3)
@@ -448,21 +449,51 @@ def test_written_files_have_the_names_rows_and_ids_of_transformers(
         ("gte", "separate", "classification", ["gte.pooler.dense", "classifier"]),
         ("gte", "new, fused", "classification", ["new.pooler.dense", "classifier"]),
         ("gte", "gte, fused", "tagging", ["classifier"]),
+        ("gte", "new, fused", "regression", ["new.pooler.dense", "classifier"]),
+        ("eurobert", "", "classification", ["dense", "classifier"]),
+        ("eurobert", "", "regression", ["dense", "classifier"]),
         ("eurobert", "", "tagging", ["classifier"]),
+        *(("modernbert", "", task, ["head.dense", "head.norm", "classifier"])
+          for task in (*LABELLED, "question_answering", "multiple_choice", "regression")),
     ],
-)
+)  # fmt: skip
 def test_tensors_of_task_heads_have_the_names_of_transformers(
     kind, names, task, head, write_folder
 ):
     folder, _, leaves = write_folder(kind, names, task=task)
     tensors = load_file(folder / "model.safetensors")
-    in_head = {name for name in tensors if "pooler" in name or "." not in name.partition(".")[2]}
-    assert in_head == {f"{name}.{part}" for name in head for part in ("weight", "bias")}
+    in_head = {
+        name
+        for name in tensors
+        if "pooler" in name or name.partition(".")[0] not in ("model", "gte", "new")
+    }
+    names = {f"{name}.{part}" for name in head for part in ("weight", "bias")}
+    assert in_head == names - {"head.dense.bias", "head.norm.bias"}
     output = leaves[f"{task}_head/output/kernel"]
     np.testing.assert_array_equal(tensors["classifier.weight"], output.T)
     imported, params = import_folder(folder)
-    assert imported.head == f"{task}_head" and imported.labels == ("no", "yes")
+    assert imported.head == f"{task}_head"
+    assert imported.labels == (("no", "yes") if task in LABELLED else ())
     assert_leaves(params, leaves)
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean", "late"])
+@pytest.mark.parametrize("kind", ["modernbert", "eurobert"])
+def test_the_pooling_of_a_task_head_is_written_and_read(kind, pooling, write_folder, monkeypatch):
+    monkeypatch.setitem(MODERN[kind], "task_pooling", pooling)
+    folder, model, _ = write_folder(kind, task="classification")
+    written = json.loads((folder / "config.json").read_text())["classifier_pooling"]
+    first = "cls" if kind == "modernbert" else "bos"
+    if kind == "modernbert" and pooling == "late":  # transformers lacks it
+        assert written == "cls" and not import_folder(folder)[0].head
+        return
+    assert written == {"first": first}.get(pooling, pooling)
+    imported, _ = import_folder(folder)
+    assert imported.head and imported.model.task_pooling == pooling
+    assert imported.model.task_head == model.task_head
+    if kind == "eurobert":  # the key of older files
+        rewrite(folder, classifier_pooling=None, clf_pooling=written)
+        assert import_folder(folder)[0].model == imported.model
 
 
 def test_a_task_head_of_the_code_on_the_hub_is_read(write_folder):

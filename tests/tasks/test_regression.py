@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xlj.config import ConfigError
+from xlj.config import ConfigError, Model
 from xlj.config.task import Task
 from xlj.evaluation.metrics import pearson, spearman
 from xlj.objectives.supervised import head as heads
@@ -58,14 +58,18 @@ def test_losses_are_squared_errors_of_the_rows_with_a_score(vocabulary):
 
 
 def test_the_head_reads_the_vector_of_the_first_token_and_has_dropout(monkeypatch):
-    def classify(*arguments):
-        return arguments
+    calls = []
 
-    head, hidden = KIND.head(), np.arange(12).reshape(2, 3, 2)
+    def classify(*arguments):
+        calls.append(arguments)
+        return np.array([[[3]], [[4]]])
+
+    head, hidden, model = KIND.head(), np.arange(12).reshape(2, 3, 2), Model()
     monkeypatch.setattr(heads, "classify", classify)
-    *others, vectors, rngs = head.logits("head", "model", hidden, "tokens", "keys")
-    assert others == ["head", "model"] and rngs == "keys"
-    assert vectors.tolist() == [[0, 1], [6, 7]]
+    assert head.logits("head", model, hidden, "tokens", "keys").tolist() == [[3], [4]]
+    ((*others, vectors, rngs),) = calls
+    assert others == ["head", model] and rngs == "keys"
+    assert vectors.tolist() == [[[0, 1]], [[6, 7]]]
 
 
 def test_correlations_equal_those_of_scipy():

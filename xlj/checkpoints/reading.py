@@ -31,7 +31,7 @@ from jax.sharding import Mesh
 
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model
-from xlj.config.families import options_of, registered_families
+from xlj.config.families import options_of
 from xlj.config.fields import ConfigTree
 from xlj.contracts.arrays import PyTree, Tree
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -96,11 +96,9 @@ class Checkpoint:
         a task head, those of task heads have the values of the family.
         """
         config = self.config()
-        family = config["model"].get("family", Model().family)
-        is_known = family in registered_families() and not recorded_kind(config)
-        options = options_of(family) if is_known else {}
-        defaults = {name: options[name] for name in options if name.startswith("task_")}
-        return Model(**defaults | config["model"])
+        options = options_of(config["model"].get("family", Model().family))
+        names = () if recorded_kind(config) else ("task_head", "task_pooling")
+        return Model(**{name: options[name] for name in names} | config["model"])
 
 
 class CheckpointError(ConfigError):

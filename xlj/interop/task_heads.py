@@ -81,7 +81,7 @@ def why_not(architecture: Architecture, head: str, model: Model, own: str = "") 
     """
     own = own if own and head == head_of(own) else ""
     if hf_task_of(head, own) is None:
-        return "the kind of task has no transformers class"
+        return "the kind of task has no transformers class for this architecture"
     name = class_of(architecture.class_prefix, head, own)
     if head not in architecture.heads:
         return f"transformers has no {name}"
