@@ -138,6 +138,8 @@ def _write_config(model: Model) -> Record:
         "position_embedding_type": "rope",
         "tie_word_embeddings": model.tied,
         "rope_parameters": modern.write_rotary(model.rotary_base, model.rotary_factor),
+        # vLLM reads this key. It does not support scaled positions, and then lacks the key.
+        "rope_theta": model.rotary_base if model.rotary_factor == 1 else None,
     }
 
 
