@@ -39,13 +39,13 @@ EXPECTED = {
         norm="embeddings", norm_type="unbiased", layer_norm_epsilon=1e-5, feed_forward="geglu",
         biases=("vocabulary",), absolute_positions=False, rotary_base=160000.0,
         rotary_local_base=10000.0, local_attention=128, full_attention_every=3, dropout=0.0,
-        dropout_parts=("attention",), attention_dropout=0.0,
+        dropout_parts=("attention",), attention_dropout=0.0, task_head="gelu_norm",
     ),
     "eurobert": Model(
         family="eurobert", layers=4, hidden=128, heads=2, intermediate=48, positions=42,
         norm="pre", norm_type="rms", layer_norm_epsilon=1e-5, feed_forward="swiglu", biases=(),
         absolute_positions=False, rotary_base=250000.0, key_value_heads=1, prediction="linear",
-        tied=False, dropout=0.0, attention_dropout=0.0,
+        tied=False, dropout=0.0, attention_dropout=0.0, task_head="gelu", task_pooling="late",
     ),
     "gte": Model(
         family="gte", layers=4, hidden=128, heads=2, intermediate=48, positions=42,

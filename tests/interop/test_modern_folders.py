@@ -336,7 +336,7 @@ MODERN = {
 }  # fmt: skip
 TIED = {
     "modernbert": ("model.embeddings.tok_embeddings.weight", "decoder.weight"),
-    "gte": ("gte.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
+    "gte": ("new.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
 }
 """The names of the word embeddings and of their copy in the head, which xlj does not write."""
 
@@ -430,7 +430,7 @@ def test_written_files_have_the_names_rows_and_ids_of_transformers(
         state = modern_models.separate(state)
     if kind in TIED:
         table, decoder = TIED[kind]
-        state[decoder] = state[table]
+        state[decoder] = state[table.replace("new.", "gte.")]
     name = {"modernbert": "ModernBert", "eurobert": "EuroBert", "gte": "Gte"}[kind]
     params, params["prediction_head"] = modern_models.convert_state_dict(name, state, model)
     for leaf in ("embeddings/word", "prediction_head/bias", "prediction_head/word"):
