@@ -62,14 +62,14 @@ def test_the_head_reads_the_vector_of_the_first_token_and_has_dropout(monkeypatc
 
     def classify(*arguments):
         calls.append(arguments)
-        return np.array([[[3]], [[4]]])
+        return np.array([[3], [4]])
 
     head, hidden, model = KIND.head(), np.arange(12).reshape(2, 3, 2), Model()
     monkeypatch.setattr(heads, "classify", classify)
     assert head.logits("head", model, hidden, "tokens", "keys").tolist() == [[3], [4]]
     ((*others, vectors, rngs),) = calls
     assert others == ["head", model] and rngs == "keys"
-    assert vectors.tolist() == [[[0, 1]], [[6, 7]]]
+    assert vectors.tolist() == [[0, 1], [6, 7]]
 
 
 def test_correlations_equal_those_of_scipy():

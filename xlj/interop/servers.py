@@ -232,8 +232,10 @@ def _only_gelu(key: str) -> Callable[[Folder], str]:
 
 def _refuse_charsmap(folder: Folder) -> str:
     """Returns why llama.cpp cannot read a SentencePiece tokenizer."""
+    if (folder.path / SENTENCEPIECE).is_file():
+        return ""
     normalizer = json_file.read_object(folder.path / JSON).get("normalizer") or {}
-    if (folder.path / SENTENCEPIECE).is_file() or "precompiled_charsmap" in normalizer:
+    if "precompiled_charsmap" in normalizer:
         return ""
     return f"it requires {SENTENCEPIECE}, or precompiled_charsmap at the top of {JSON}'s normalizer"
 

@@ -199,6 +199,8 @@ def classify_texts(
         vectors = jnp.take_along_axis(hidden, starts[..., None], 1)
     else:
         vectors = hidden[:, :1]
+    if max_texts == 1:  # the numbers that dropout draws depend on the shape
+        return classify(params, model, vectors[:, 0], rngs)[:, None]
     return classify(params, model, vectors, rngs)
 
 
