@@ -194,6 +194,8 @@ def separate(state):
         "mlp_ln": "post_mlp_layernorm",
         "lm_head.norm": "lm_head.layer_norm",
     }
+    if not any(name.startswith("lm_head") for name in state):  # the model has a task head
+        del names["lm_head.norm"]
     assert all(any(part in name for name in state) for part in (*parts, *names))
     result = {}
     for name, tensor in state.items():
