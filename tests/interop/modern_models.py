@@ -199,6 +199,7 @@ def separate(state):
     assert all(any(part in name for name in state) for part in (*parts, *names))
     result = {}
     for name, tensor in state.items():
+        name = name.replace(f"{prefix}.pooler", "gte.pooler")
         for old, new in names.items():
             name = name.replace(old, new)
         fused = next((part for part in parts if part in name), None)
