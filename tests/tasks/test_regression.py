@@ -1,5 +1,6 @@
 """Regression: rows store scores as the bytes of float32; correlations equal SciPy's."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -64,11 +65,12 @@ def test_the_head_reads_the_vector_of_the_first_token_and_has_dropout(monkeypatc
         calls.append(arguments)
         return np.array([[3], [4]])
 
-    head, hidden, model = KIND.head(), np.arange(12).reshape(2, 3, 2), Model()
+    head, model, keys = KIND.head(), Model(hidden=2, heads=1), jax.random.split(jax.random.key(0))
+    hidden, tokens = np.arange(12, dtype=np.float32).reshape(2, 3, 2), np.zeros((2, 3), int)
     monkeypatch.setattr(heads, "classify", classify)
-    assert head.logits("head", model, hidden, "tokens", "keys").tolist() == [[3], [4]]
+    assert head.logits("head", model, hidden, tokens, keys).tolist() == [[3], [4]]
     ((*others, vectors, rngs),) = calls
-    assert others == ["head", model] and rngs == "keys"
+    assert others == ["head", model] and rngs is keys
     assert vectors.tolist() == [[0, 1], [6, 7]]
 
 

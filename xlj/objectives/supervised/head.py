@@ -14,7 +14,7 @@ from xlj.models.dense import Dense
 from xlj.models.dropout import Rngs, dropout
 from xlj.models.modules import init_head, run
 from xlj.models.segments import average_examples, find_starts
-from xlj.objectives.mlm.head import transform
+from xlj.objectives.mlm.head import Prediction
 from xlj.objectives.objective import Rows
 from xlj.sharding.trees import Params
 
@@ -111,7 +111,7 @@ class Classification(nn.Module):
         layer = model.layers + 1  # for dropout: the encoder's layers are 1 to model.layers
         x = dropout(vectors, rngs, layer, 0, model.dropout)
         if model.task_head == "gelu_norm":
-            x = transform(model, x)
+            x = Prediction.transform(model, x)
         else:
             x = Dense(model.hidden, dtype, model.init_std, name="dense")(x)
             x = jnp.tanh(x) if model.task_head == "tanh" else nn.gelu(x, approximate=False)
@@ -141,7 +141,7 @@ class TokenClassification(nn.Module):
           rngs: a random key for each row [rows], for dropout; None in evaluation.
         """
         model, dtype = self.model, jnp.dtype(self.model.dtype)
-        x = transform(model, hidden) if model.task_head == "gelu_norm" else hidden
+        x = Prediction.transform(model, hidden) if model.task_head == "gelu_norm" else hidden
         x = dropout(x, rngs, model.layers + 1, 0, self.rate)
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
@@ -189,6 +189,12 @@ def classify_texts(
     Returns:
       float32 [rows, max_texts, classes]; slots without a text have values without meaning.
     """
+    check(
+        "classify_texts",
+        hidden=(f"float [rows, length, {model.hidden}]", hidden),
+        tokens=("int [rows, length]", tokens),
+        rngs=("key [rows]", rngs),
+    )
     if model.task_pooling == "late":
         logits = classify(params, model, hidden, rngs)
         return average_examples(logits, tokens, max_texts, specials=True)
