@@ -331,6 +331,9 @@ ATTENTION = ("auto", "triton", "tpu", "cudnn", "blocks", "chunks", "dense")
 DROPOUT_PARTS = ("embeddings", "attention", "feed_forward")
 """The names that `model.dropout_parts` may contain."""
 
+TASK_POOLINGS = ("first", "mean", "late")
+"""The values of `model.task_pooling`."""
+
 PAIR_MARKS = ("types", "positions", "separator")
 """The names that `model.pair_marks` may contain."""
 
@@ -484,6 +487,21 @@ class Model(Section, path="model"):
     tied: bool = key(
         True,
         "the masked-token head uses the word embeddings; if false, the head has a separate table",
+    )
+    task_head: str = key(
+        "tanh",
+        "head of fine-tuning tasks before its logits. tanh: a dense layer and tanh (XLM-R, BERT, "
+        "gte); gelu: a dense layer and GELU (EuroBERT), both for whole texts only; gelu_norm: a "
+        "dense layer, GELU and a norm as in the masked-token head, also for single tokens "
+        "(ModernBERT)",
+        choices=("tanh", "gelu", "gelu_norm"),
+    )
+    task_pooling: str = key(
+        "first",
+        "what the head of a task on whole texts reads. first: the vector of `<s>` (XLM-R); mean: "
+        "the mean vector of all tokens, with special tokens; late: each token, and the text's "
+        "logits are the mean (EuroBERT)",
+        choices=TASK_POOLINGS,
     )
     init_std: float = key(0.02, "standard deviation of initial weights", low=0)
     dtype: str = key(

@@ -54,7 +54,7 @@ class Regression(TaskKind):
 
     name = "regression"
     metrics = ("spearman", "pearson")
-    reads = ("columns",)
+    reads = ("columns", "pooling")
     example = RatedText
     has_labels = False
     hugging_face = HuggingFace(
@@ -97,7 +97,7 @@ with torch.no_grad():
         return Features(tokens, fields, {"examples": truncated})
 
     def head(self) -> Any:
-        """Returns RoBERTa's classification head with one output.
+        """Returns the model's head for texts with one output.
 
         A prediction counts as correct if the error is at most 0.5.
         """
@@ -111,9 +111,7 @@ with torch.no_grad():
 
         return heads.TaskHead(
             init=lambda rng, model, labels: heads.init_classification(rng, model, 1),
-            logits=lambda head, model, hidden, _, rngs: heads.classify(
-                head, model, hidden[:, 0], rngs
-            ),
+            logits=lambda *arguments: heads.classify_texts(*arguments)[:, 0],
             losses=losses,
             predict=lambda scores: scores[:, 0],
             weights=lambda rows: rows["has_score"][:, None].astype(jnp.float32),
