@@ -330,15 +330,19 @@ def hits(model: Path, sentences: list[str], english: list[str]) -> np.ndarray:
     return np.mean([side.indices[:, 0] == lines for side in nearest], 0)
 
 
-TRIMMED = {
-    "whole": (),
-    "pieces": ("pieces",),
-    "every other layer": ("0,2,4,6,8,11",),
-    "first layers": ("0,1,2,3,4,5",),
-    "outer layers": ("0,1,2,9,10,11",),
-    "pieces, every other layer": ("pieces", "0,2,4,6,8,11"),
+LAYERS = {
+    "every other layer": "0,2,4,6,8,11",
+    "first layers": "0,1,2,3,4,5",
+    "outer layers": "0,1,2,9,10,11",
 }
-"""What remains of the model: pieces for `KEPT`, and the layers."""
+"""Three choices of 6 of the 12 layers."""
+TRIMMED = {
+    "whole": [],
+    "pieces": ["--pieces=32000"],
+    **{name: [f"--layers={layers}"] for name, layers in LAYERS.items()},
+    "pieces and every other layer": ["--pieces=32000", f"--layers={LAYERS['every other layer']}"],
+}
+"""The flags of `xlj convert trim` for each trimmed model."""
 KEPT = {"en": "eng", "de": "deu", "fr": "fra", "sw": "swh"}
 """The languages whose pieces remain, with their names in Tatoeba."""
 SENTENCES = 500
@@ -347,20 +351,17 @@ SENTENCES = 500
 
 def trim(name: str, model: Path, data: Path) -> Path:
     """Trims the model, unless it is trimmed already; returns the folder of the new model."""
-    output = model.parent / "trimmed" / name.replace(", ", "-").replace(" ", "-")
-    text = [f"{data}/mono/{language}.txt.gz" for language in KEPT]
-    flags = [
-        each
-        for part in TRIMMED[name]
-        for each in (
-            ["--text", *text, "--pieces=32000"] if part == "pieces" else [f"--layers={part}"]
-        )
-    ]
-    command = [sys.executable, "-m", "xlj.convert", "trim", f"--checkpoint={model}", *flags]
+    output, flags = model.parent / "trimmed" / name.replace(" ", "-"), TRIMMED[name]
     if not flags:
         return model
+    text = [f"{data}/mono/{language}.txt.gz" for language in KEPT]
+    command = [
+        *(sys.executable, "-m", "xlj.convert", "trim", f"--checkpoint={model}"),
+        *(["--text", *text] if "--pieces=32000" in flags else ()),
+        *(*flags, f"--output={output}"),
+    ]
     if not output.exists():
-        subprocess.run([*command, f"--output={output}"], check=True, stdout=sys.stderr)
+        subprocess.run(command, check=True, stdout=sys.stderr)
     return output
 
 
@@ -413,6 +414,6 @@ ROWS: dict[str, Callable[[Path, Path], Scores]] = {
     "tags-0": partial(fine_tune, "tags", 0),
     **{f"adapted-yo-{seed}": partial(adapt, "yo", seed) for seed in range(3)},
     **{f"adapted-{way}-0": partial(adapt, way, 0) for way in WAYS if way != "yo"},
-    **{f"trimmed-{name.replace(',', '')}": partial(trimmed, name) for name in TRIMMED},
+    **{f"trimmed-{name}": partial(trimmed, name) for name in TRIMMED},
 }
 """The function that measures each row, from the model's folder and the folder of the data."""

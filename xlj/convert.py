@@ -18,10 +18,8 @@ from pathlib import Path
 from xlj.cli import command
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
+from xlj.config.choices import CHARACTERS
 from xlj.config.paths import local_path
-
-CHARACTERS = ("all", "scripts", "text")
-"""Which one-character pieces `trim` keeps (`vocabulary_trimming.trim`)."""
 
 SIZES = {
     "layers": "number of layers of the larger model",

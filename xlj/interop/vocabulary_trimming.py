@@ -29,14 +29,6 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.vocabulary_matching import BYTE
 from xlj.io.json_file import Record
 
-CHARACTERS = ("all", "scripts", "text")
-"""Which one-character pieces remain, in addition to those that are chosen like all other pieces.
-
-- `all`: all.
-- `scripts`: those that occur in the text, those that are no letters, and the letters of each script
-  that has at least 0.1 % of the letters of a language's text.
-- `text`: those that occur in the text, alone or within pieces."""
-
 _SCRIPT_SHARE = 0.001
 
 _Merge = tuple[str, str]
@@ -62,7 +54,7 @@ def trim(
       pieces: the maximum number of native ids of the new vocabulary.
       coverage: the share of the texts' pieces that must remain, above 0 and at most 1. Either
         `pieces` or `coverage` is set.
-      characters: one of `CHARACTERS`.
+      characters: one of `choices.CHARACTERS`.
 
     Raises:
       ConfigError: if the kind of the vocabulary is not supported, or `pieces` is too small or not
@@ -126,7 +118,7 @@ def _choose_characters(vocabulary: Vocabulary, counts: np.ndarray, characters: s
 
     Args:
       counts: how often each id occurs in each text, int [texts, ids].
-      characters: one of `CHARACTERS`.
+      characters: one of `choices.CHARACTERS`.
     """
     letter_of = one_character(vocabulary)
     if characters == "all":
