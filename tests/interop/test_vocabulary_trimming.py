@@ -50,6 +50,20 @@ def json_of(kind):
     return from_sentencepiece(model, pieces, ROBERTA)
 
 
+def unigram_json():
+    """As in some released files, the special tokens have the score 0, and `<unk>` is not first."""
+    content = json.loads(json_of("unigram"))
+    vocab = content["model"]["vocab"]
+    *rest, mask = vocab[:3] + vocab[4:]
+    vocab[:] = [*rest, ["<unk>", 0.0], mask]
+    content["model"]["unk_id"] = len(rest)
+    for entry in vocab:
+        entry[1] = 0.0 if entry[0] in ROBERTA else entry[1]
+    for token in content["added_tokens"]:
+        token["id"] = next(i for i, (piece, _) in enumerate(vocab) if piece == token["content"])
+    return json.dumps(content).encode()
+
+
 def wordpiece():
     tokenizer = BertWordPieceTokenizer(lowercase=False)
     tokenizer.train_from_iterator(ALL, vocab_size=900, show_progress=False)
@@ -65,7 +79,7 @@ FILES = {
     "bytes and user-defined": lambda: sentencepiece_model(
         "unigram", byte_fallback=True, user_defined_symbols="xyz", vocab_size=1200
     ),
-    "unigram json": lambda: json_of("unigram"),
+    "unigram json": unigram_json,
     "bpe json": lambda: json_of("bpe"),
     "wordpiece": wordpiece,
     "modernbert": lambda: modernbert(ALL, 900).to_str().encode(),
@@ -213,11 +227,9 @@ def test_unknown_characters_cost_as_much_as_before():
 
     new = trim(old, {"en": ["a"]}, coverage=0.01, characters="text")
     assert lowest(new) == lowest(old) and new.size < 15
-    before = json.loads(old_of("unigram json").model)
-    for entry in before["model"]["vocab"]:  # as in released files
-        entry[1] = 0.0 if entry[0] in ROBERTA else entry[1]
-    of_json = Vocabulary(json.dumps(before).encode())
-    after = json.loads(trim(of_json, {"en": ["a"]}, coverage=0.01, characters="text").model)
+    of_json = old_of("unigram json")
+    trimmed_json = trim(of_json, {"en": ["a"]}, coverage=0.01, characters="text")
+    before, after = (json.loads(each.model) for each in (of_json, trimmed_json))
     lowest_scores = [min(score for _, score in each["model"]["vocab"]) for each in (before, after)]
     assert lowest_scores[0] == lowest_scores[1] < 0 and len(after["model"]["vocab"]) < 15
 
