@@ -9,10 +9,8 @@ from plain_sentences import LINES
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import Tokenizer
 
-from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import tokenizer_files
-from xlj.interop.vocabulary_trimming import one_character, trim
 
 pytestmark = pytest.mark.real
 
@@ -90,15 +88,3 @@ def test_a_sentencepiece_model_and_its_export_give_the_ids_of_sentencepiece(
     written = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     encodings = written.encode_batch(list(LINES), add_special_tokens=False)
     assert [encoding.ids for encoding in encodings] == by_sentencepiece
-
-
-def test_a_trimmed_vocabulary_splits_sentences_whose_pieces_remain_as_before(e5, by_xlj):
-    old = tokenizer_files.read(e5)
-    new = trim(old, {"some": LINES[::2], "others": LINES[1:20:2]}, 14_200)
-    assert new.size == 14_200 and len(one_character(new)) == 13_828
-    ids = {piece: i for i, piece in enumerate(new.pieces)}
-    assert new.native_special_ids == (0, 1, 2, 3, 14_199)
-    expected = [[ids.get(old.pieces[i]) for i in before] for before in by_xlj]
-    pairs = list(zip(expected, map(list, new.encode_batch(LINES)), strict=True))
-    remain = [after == before for before, after in pairs if {None, UNK}.isdisjoint(before)]
-    assert 10 < len(remain) < len(LINES) - 5 and all(remain)
