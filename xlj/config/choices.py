@@ -75,3 +75,11 @@ WORD_SPLITS = ("spaces", "whitespace")
 
 LINK_FORMATS = ("pharaoh", "pharaoh_1", "naacl", "words", "pieces")
 """Link formats of `xlj.align`, described in `word_alignment.link_formats`."""
+
+CHARACTERS = ("all", "scripts", "text")
+"""One-character pieces that always remain in a trimmed vocabulary.
+
+- `all`: all.
+- `scripts`: those that occur in the text, those that are no letters, and the letters of each script
+  that has at least 0.1 % of the letters of a language's text.
+- `text`: those that occur in the text, alone or within pieces."""
