@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj import align, phrasebook, retrieve, score
+from xlj import align, phrasebook, retrieve, score, search
 from xlj.checkpoints import reading
 from xlj.config import ConfigError, Mesh, default, parse
 from xlj.config.choices import AlignmentOptions
@@ -24,10 +24,11 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed.preemption import Interrupted
 from xlj.evaluation import bitext, probes, sts
+from xlj.evaluation.metrics import ranking_scores
 from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder
 from xlj.models.encoder import middle_layer
-from xlj.retrieval import changed_sentences
+from xlj.retrieval import beir, changed_sentences
 from xlj.retrieval.embedder import Embedder
 from xlj.sharding import meshes, trees
 from xlj.training import loop, metrics, start
@@ -66,7 +67,19 @@ def files(tmp_path_factory):
     pairs = enumerate(zip(*sides, strict=True))
     rows = [f"{first}\t{second}\t{k * 7 % 11 / 2}\n" for k, (first, second) in pairs]
     (folder / "sts.de").write_text("".join(rows), encoding="utf-8")
+    write_search_set(folder / "search.de", *sides)
     return folder
+
+
+def write_search_set(folder, queries, documents):
+    """Writes a search set in which document i answers query i, and document i + 1 does in part."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, texts in (("queries", queries), ("corpus", documents)):
+        lines = [json.dumps({"_id": f"{k}", "text": text}) for k, text in enumerate(texts)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines), "utf-8")
+    grades = [f"{k}\t{k}\t2\n{k}\t{k + 1}\t1\n" for k in range(len(queries) - 1)]
+    text = "".join(["query-id\tcorpus-id\tscore\n", *grades])
+    (folder / "qrels/dev.tsv").write_text(text, "utf-8")
 
 
 @pytest.fixture
@@ -84,13 +97,18 @@ def enable_all_evaluations(tiny, files):
     return tiny
 
 
-def enable_similarity_and_changed_sentences(config, files):
+def enable_other_evaluations(config, files):
     config.evaluation.retrieval.changed = "numbers"
     config.evaluation.sts.source, config.evaluation.sts.languages = (
         f"{files}/sts.{{language}}",
         "de",
     )
-    config.evaluation.sts.layer = LAYER
+    config.evaluation.search.source, config.evaluation.search.languages = (
+        f"{files}/search.{{language}}",
+        "de",
+    )
+    config.evaluation.search.split = "dev"
+    config.evaluation.sts.layer = config.evaluation.search.layer = LAYER
 
 
 @dataclasses.dataclass
@@ -123,7 +141,7 @@ def both_runs(request, make_tiny, files, tmp_path_factory):
     """A run with probes, and the same run without probes."""
     devices, fsdp = request.param
     config, folder = enable_all_evaluations(make_tiny(), files), tmp_path_factory.mktemp("runs")
-    enable_similarity_and_changed_sentences(config, files)
+    enable_other_evaluations(config, files)
     store = prepare_rows(parse(config))
     config.mesh.fsdp = fsdp
     make_smaller_mesh = functools.partial(meshes.make_mesh, devices=jax.devices()[:devices])
@@ -189,6 +207,10 @@ def test_probes_return_what_the_commands_print_for_the_checkpoint(both_runs, fil
     printed = json.loads(call(score.main, *arguments, f"--input={files}/sts.de", "--gold").out)
     assert last["eval/sts/de/spearman"] == pytest.approx(printed["spearman"])
     assert last["eval/sts/pearson"] == pytest.approx(printed["pearson"])
+    searched = [f"--data={files}/search.de", "--split=dev", "--cutoffs=10"]
+    printed = json.loads(call(search.main, *arguments, *searched).out)
+    for name in ("ndcg@10", "mrr@10", "recall@10"):
+        assert last[f"eval/search/de/{name}"] == last[f"eval/search/{name}"] == printed[name] > 0
     pairs = [f"--input={files}/en-sw.tsv", "--gold"]
     printed = json.loads(call(align.main, *arguments, *pairs).out)
     assert round(last["eval/word_alignment/en-sw/aer"], 6) == printed["aer"]
@@ -226,11 +248,11 @@ def test_retrieval_measures_the_accuracy_on_held_out_pairs(tiny, store):
     assert accuracy(shifted) < 0.2
 
 
-def test_similarity_and_changed_sentences_equal_the_library(tiny, store, files):
+def test_similarity_search_and_changed_sentences_equal_the_library(tiny, store, files):
     tiny.evaluation.retrieval.source = f"{files}/{{pair}}.{{source}}|{files}/{{pair}}.{{target}}"
     tiny.evaluation.retrieval.layer, tiny.evaluation.retrieval.pairs = LAYER, "en-de"
-    enable_similarity_and_changed_sentences(tiny, files)
-    tiny.evaluation.sts.sentences = 30
+    enable_other_evaluations(tiny, files)
+    tiny.evaluation.sts.sentences = tiny.evaluation.search.queries = 30
     config = parse(tiny)
     state, read = random_state(config), probes.read_files(config)
     metrics = {}
@@ -255,6 +277,12 @@ def test_similarity_and_changed_sentences_equal_the_library(tiny, store, files):
     correlations = sts.correlate(cosines, rated.scores)
     assert metrics["eval/sts/de/spearman"] == pytest.approx(correlations.spearman)
     assert metrics["eval/sts/pearson"] == pytest.approx(correlations.pearson, abs=1e-5)
+    judged = read.judged["de"]
+    assert len(judged.queries) == 30 and len(judged.judgements) == SENTENCES - 1
+    run = beir.run_of(judged, beir.rank(judged, embedder, embedder, 10))
+    of_queries = ranking_scores(run, judged.judgements, (10,)).values()
+    assert metrics["eval/search/de/ndcg@10"] == np.mean([each["ndcg@10"] for each in of_queries])
+    assert 0 < metrics["eval/search/recall@10"] < 1
 
 
 def random_state(config):
@@ -405,7 +433,7 @@ def test_errors_name_the_bad_file_or_key(probed_config, files, tmp_path):
     assert_refused("has no file for en-de; tried a|b|c")
 
 
-def test_errors_of_similarity_and_changed_sentences_name_the_key(tiny, files):
+def test_errors_of_other_evaluations_name_the_key(tiny, files):
     def assert_refused(message):
         with pytest.raises(ConfigError, match=message):
             probes.read_files(parse(tiny))
@@ -431,6 +459,12 @@ def test_errors_of_similarity_and_changed_sentences_name_the_key(tiny, files):
     assert_refused(r"evaluation\.sts\.source=held_out: held_out has no gold links or scores")
     similarity.source, similarity.layer = f"{files}/sts.{{language}}", 9
     assert_refused(r"evaluation\.sts\.layer=9 is beyond model\.layers=2")
+    similarity.update(type(similarity)(default().evaluation.sts))
+    tiny.evaluation.search.source = f"{files}/search.{{language}}"
+    tiny.evaluation.search.languages = "de"
+    assert_refused(r"search\.de: there is no file qrels/test\.tsv")
+    tiny.evaluation.search.source = f"{files}/sts.{{language}}"
+    assert_refused(r"evaluation\.search\.source has no file for de; tried .*sts\.de")
 
 
 def lists(ragged):

@@ -258,7 +258,7 @@ def _with_layer_of_modules(source: StoredModel, config: Config) -> Config:
     if objectives.retrieval.layer == -1:
         ranking = replace(objectives.retrieval, layer=layer)
         objectives = replace(objectives, options={**objectives.options, "retrieval": ranking})
-    for name in ("retrieval", "sts"):
+    for name in ("retrieval", "sts", "search"):
         section = getattr(evaluation, name)
         if section.layer == -1:
             evaluation = replace(evaluation, **{name: replace(section, layer=layer)})

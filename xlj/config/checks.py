@@ -303,7 +303,8 @@ def check_optimizer(optimizer: Optimizer) -> None:
 
 
 _PAIR_EVALUATIONS = ("evaluation.retrieval", "evaluation.alignment")
-_EVALUATIONS = (*_PAIR_EVALUATIONS, "evaluation.sts")
+_LANGUAGE_EVALUATIONS = ("evaluation.sts", "evaluation.search")
+_EVALUATIONS = (*_PAIR_EVALUATIONS, *_LANGUAGE_EVALUATIONS)
 
 
 def _check_evaluation(config: Config) -> None:
@@ -391,12 +392,13 @@ def check_languages(config: Config) -> None:
             if name not in (*data.languages, *data.pairs):
                 known = " or ".join(dict.fromkeys((languages, pairs)))
                 raise ConfigError(f"{prefix}data.sampled: {name} is not in {known}")
-    similarity = config.evaluation.sts
-    if similarity.source and not similarity.languages and not data.languages:
-        raise ConfigError(
-            "evaluation.sts.source is set, but evaluation.sts.languages and data.languages are "
-            "empty; name the languages with evaluation.sts.languages"
-        )
+    for section in _LANGUAGE_EVALUATIONS:
+        options = lookup(config, section)
+        if options.source and not options.languages and not data.languages:
+            raise ConfigError(
+                f"{section}.source is set, but {section}.languages and data.languages are empty; "
+                f"name the languages with {section}.languages"
+            )
     for section in _PAIR_EVALUATIONS:
         options = lookup(config, section)
         if not options.source:

@@ -809,6 +809,31 @@ class SimilarityEvaluation(Section, path="evaluation.sts"):
     )
 
 
+_search_key = partial(key, used_when=only_if_set("evaluation.search.source"))
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchEvaluation(Section, path="evaluation.search"):
+    """Search with judged queries during training: the nDCG, MRR and recall that `xlj.search`
+    prints, with cosines of mean vectors and without prompts."""
+
+    source: tuple[str, ...] = key(
+        (),
+        "templates of folders with {language}: search sets in BEIR's or MIRACL's form "
+        "(docs/search.md). For each language, the first folder that exists is read. Each "
+        "evaluation embeds all documents. Empty: search is not evaluated",
+    )
+    languages: tuple[str, ...] = _search_key((), "languages to evaluate; empty: data.languages")
+    split: str = _search_key("test", "split of the judgements")
+    queries: int = _search_key(500, "maximum number of queries per language", low=1)
+    layer: int = _search_key(
+        -1,
+        "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
+        "depth",
+        low=-1,
+    )
+
+
 _alignment_key = partial(key, used_when=only_if_set("evaluation.alignment.source"))
 
 
@@ -840,6 +865,7 @@ class Evaluation(Section, path="evaluation"):
     )
     retrieval: RetrievalEvaluation = RetrievalEvaluation()
     sts: SimilarityEvaluation = SimilarityEvaluation()
+    search: SearchEvaluation = SearchEvaluation()
     alignment: AlignmentEvaluation = AlignmentEvaluation()
 
 

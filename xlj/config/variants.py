@@ -157,7 +157,8 @@ def _modern(config: ml_collections.ConfigDict) -> None:
             type(registered()[name]).scale_layers(objectives[name], scaled)
     _scale_generator(config, scaled)
     evaluation = config.evaluation
-    for section in (evaluation.retrieval, evaluation.sts, evaluation.alignment):
+    for name in ("retrieval", "sts", "search", "alignment"):
+        section = evaluation[name]
         section.layer = scaled(section.layer) if section.layer > 0 else section.layer
 
 
@@ -198,6 +199,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     config.evaluation.retrieval = default().evaluation.retrieval
     config.evaluation.retrieval.source = HELD_OUT if held_out else ""
     config.evaluation.sts = default().evaluation.sts
+    config.evaluation.search = default().evaluation.search
     alignment = config.evaluation.alignment
     alignment.source, alignment.layer = "", min(alignment.layer, _LAYERS)
     config.mesh.fsdp = 1

@@ -1,9 +1,9 @@
-"""Makes probes that evaluate retrieval, similarity and word alignment during training (config keys
-`evaluation.*`).
+"""Makes probes that evaluate retrieval, similarity, search and word alignment during training
+(config keys `evaluation.*`).
 
 A probe does not change the state of training, and uses no random numbers. `xlj.retrieve`,
-`xlj.score --gold` and `xlj.align` compute the same results for the checkpoint of the same step, on
-the same sample of sentences.
+`xlj.score --gold`, `xlj.search` and `xlj.align` compute the same results for the checkpoint of the
+same step, on the same sample of sentences.
 
 Each kind of evaluation has a section of the config, files that `read_files` reads, and a probe that
 `make` makes from them.
@@ -24,13 +24,14 @@ from xlj.data.rows.store import RowStore
 from xlj.data.text.templates import fill, split_pair
 from xlj.data.tokenizer.layout import Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation import bitext, sts
+from xlj.evaluation import bitext, metrics, sts
 from xlj.evaluation.sts import RatedPairs
 from xlj.inference.pretrained import Pretrained
 from xlj.io import storage
 from xlj.io.hashing import sample
 from xlj.models.encoder import layer_or_middle
-from xlj.retrieval import changed_sentences, sentence_files
+from xlj.retrieval import beir, changed_sentences, sentence_files
+from xlj.retrieval.beir import SearchSet
 from xlj.retrieval.changed_sentences import Changed
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.pair_scores import Vectors, pair_cosines
@@ -51,12 +52,14 @@ class Files(NamedTuple):
       gold: sentence pairs with gold links.
       changed: changed forms of the English sentences of `parallel`.
       rated: sentence pairs with gold scores, by language.
+      judged: queries with judged documents, by language.
     """
 
     parallel: dict[str, tuple[list[str], list[str]]]
     gold: dict[str, list[Pair]]
     changed: dict[str, list[Changed]]
     rated: dict[str, RatedPairs]
+    judged: dict[str, SearchSet]
 
 
 def read_files(config: Config) -> Files:
@@ -70,8 +73,8 @@ def read_files(config: Config) -> Files:
         link, or changed sentences are not of the sample.
     """
     retrieval, similarity = config.evaluation.retrieval, config.evaluation.sts
-    alignment = config.evaluation.alignment
-    result = Files({}, {}, {}, {})
+    search, alignment = config.evaluation.search, config.evaluation.alignment
+    result = Files({}, {}, {}, {}, {})
     if retrieval.source and HELD_OUT not in retrieval.source:
         for pair, paths in _find_files(config, "retrieval").items():
             first, second = (_sample(side, retrieval.sentences) for side in _read_sentences(paths))
@@ -85,6 +88,11 @@ def read_files(config: Config) -> Files:
             result.rated[language] = RatedPairs(
                 [row[0] for row in rows], [row[1] for row in rows], {}
             )
+    if search.source:
+        for language, (folder, *_) in _find_files(config, "search").items():
+            judged = beir.read(folder, search.split)
+            queries = dict(_sample([*judged.queries.items()], search.queries))
+            result.judged[language] = judged._replace(queries=queries)
     if alignment.source:
         for name, paths in _find_files(config, "alignment").items():
             _, lines = sentence_pairs.read_checked(
@@ -128,11 +136,15 @@ def _english_side(config: Config, pair: str) -> int | None:
     return next((side for side in (0, 1) if languages[side] in ENGLISH), None)
 
 
+_BY_LANGUAGE = ("sts", "search")
+"""The sections of `evaluation` whose files are of one language; other files are of a pair."""
+
+
 def _placeholders(config: Config, section: str) -> dict[str, dict[str, str]]:
     """Returns the values of the placeholders in `evaluation.SECTION.source`, by language or
     pair."""
-    if section == "sts":
-        languages = config.evaluation.sts.languages or config.data.languages
+    if section in _BY_LANGUAGE:
+        languages = getattr(config.evaluation, section).languages or config.data.languages
         return {language: {"language": language} for language in languages}
     pairs = getattr(config.evaluation, section).pairs or config.data.pairs
     by_pair = {}
@@ -146,28 +158,31 @@ def _find_files(config: Config, name: str) -> dict[str, list[Path]]:
     """Returns for each language or pair the files of the first template whose files all exist.
 
     Args:
-      name: the name of a section of `evaluation`.
+      name: the name of a section of `evaluation`. The files of "search" are folders.
 
     Raises:
       ConfigError: if a language or pair has no file, too many files, or the file of another one.
     """
     section, templates = f"evaluation.{name}", getattr(config.evaluation, name).source
-    names = "languages" if name == "sts" else "pairs"
+    names = "languages" if name in _BY_LANGUAGE else "pairs"
+    exists = Path.is_dir if name == "search" else Path.is_file
     by_name: dict[str, list[Path]] = {}
     owners: dict[tuple[Path, ...], str] = {}
     for owner, values in _placeholders(config, name).items():
         filled = [fill(template, values, f"{section}.source") for template in templates]
         candidates = [[Path(part).expanduser() for part in text.split("|")] for text in filled]
-        paths = next((paths for paths in candidates if all(map(Path.is_file, paths))), None)
+        paths = next((paths for paths in candidates if all(map(exists, paths))), None)
         if paths is None:
-            missing = next(path for path in candidates[0] if not path.is_file())
+            missing = next(path for path in candidates[0] if not exists(path))
             raise ConfigError(
                 f"{section}.source has no file for {owner}; tried {', '.join(filled)}"
                 f"{storage.what_is_there(missing)}. Fix the path, or list only the {names} with "
                 f"files in {section}.{names}"
             )
-        if len(paths) > (1 if name == "sts" else 2):
-            most, form = ("one file", "") if name == "sts" else ("two files", " or SOURCE|TARGET")
+        if len(paths) > (1 if name in _BY_LANGUAGE else 2):
+            most, form = "two files", " or SOURCE|TARGET"
+            if name in _BY_LANGUAGE:
+                most, form = "one file", ""
             raise ConfigError(
                 f"{section}.source: {filled[0]} names more than {most}; expected FILE{form}"
             )
@@ -226,6 +241,11 @@ def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) 
         probes.append(
             by_phase(config, lambda model: similarity(model, vocabulary, of_pairs, files.rated))
         )
+    if files.judged:
+        of_texts = evaluation.search.layer
+        probes.append(
+            by_phase(config, lambda model: search(model, vocabulary, of_texts, files.judged))
+        )
     if files.gold:
         options, gold = evaluation.alignment, files.gold
         probes.append(by_phase(config, lambda model: alignment(model, vocabulary, options, gold)))
@@ -269,13 +289,13 @@ def retrieval(
     def measure(params: Params, check: Check) -> dict[str, dict[str, float]]:
         vectors = iter(embed(params, check))
         by_pair = {pair: (next(vectors), next(vectors)) for pair in sides}
-        metrics = {}
+        by_name = {}
         for pair, both in by_pair.items():
             check()
             first, second = texts[pair]
             scores = bitext.score(bitext.search(*both), (first, second))
             means = np.mean(scores, axis=0).tolist()
-            metrics[pair] = bitext.Scores(*means)._asdict()
+            by_name[pair] = bitext.Scores(*means)._asdict()
         for (pair, english), changed_vectors in zip(hard.items(), vectors, strict=True):
             check()
             target = by_pair[pair][english.side]
@@ -283,8 +303,8 @@ def retrieval(
                 by_pair[pair][1 - english.side], target, english.sentences, english.changed,
                 changed_vectors,
             )  # fmt: skip
-            metrics[pair]["xsimpp"] = plus_plus.error
-        return metrics
+            by_name[pair]["xsimpp"] = plus_plus.error
+        return by_name
 
     return _probe("sentence_retrieval", measure)
 
@@ -314,6 +334,35 @@ def similarity(
         }
 
     return _probe("sts", measure)
+
+
+def search(
+    model: Model, vocabulary: Vocabulary, layer: int, judged: Mapping[str, SearchSet]
+) -> Probe:
+    """Returns a probe that measures search with judged queries.
+
+    The metrics are eval/search/LANGUAGE/ndcg@10, .../mrr@10 and .../recall@10
+    (`metrics.ranking_scores`), and the means over languages.
+
+    Args:
+      layer: the layer whose vectors are compared; -1 for the layer at two thirds of the depth.
+    """
+    chosen = layer_or_middle(layer, model.layers)
+
+    def measure(params: Params, check: Check) -> dict[str, dict[str, float]]:
+        embedder = Embedder(Pretrained(params, model, vocabulary), [chosen], "mean")
+        scores = {}
+        for language, each in judged.items():
+            check()
+            run = beir.run_of(each, beir.rank(each, embedder, embedder, _FOUND, with_bar=False))
+            of_queries = metrics.ranking_scores(run, each.judgements, (_FOUND,))
+            scores[language] = metrics.mean_scores(of_queries)
+        return scores
+
+    return _probe("search", measure)
+
+
+_FOUND = 10  # the number of documents that are found for a query
 
 
 def _embedding(

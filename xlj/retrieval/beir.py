@@ -134,6 +134,7 @@ def rank(
     count: int,
     skip_own: bool = False,
     block: int = BLOCK,
+    with_bar: bool | None = None,
 ) -> Ranking:
     """Finds the `count` nearest documents of each query by exact search.
 
@@ -144,14 +145,16 @@ def rank(
       queries, documents: embed the queries and the documents.
       skip_own: whether to leave out the document with the id of the query.
       block: the number of documents that are embedded and searched at a time.
+      with_bar: whether to show progress bars; None shows bars on terminals only.
 
     Raises:
       ConfigError: if a vector is not finite.
     """
-    vectors, places = _embed_queries(judged, queries), _descending(judged.documents)
+    vectors = _embed_queries(judged, queries, with_bar)
+    places = _descending(judged.documents)
     scores, numbers = np.zeros((len(vectors), 0), np.float32), np.zeros((len(vectors), 0), np.int64)
     done = 0
-    for of_block in _vectors(judged, documents, block):
+    for of_block in _vectors(judged, documents, block, with_bar):
         # Of equal cosines, the search returns the lowest index: here the highest id.
         order = np.argsort(places[done : done + len(of_block)])
         found = search.neighbours(vectors, of_block[order], count + skip_own)
@@ -316,15 +319,19 @@ def _descending(names: Sequence[str]) -> np.ndarray:
     return places
 
 
-def _embed_queries(judged: SearchSet, embedder: Embedder) -> np.ndarray:
-    return _finite(embedder.embed(list(judged.queries.values()))[0])
+def _embed_queries(
+    judged: SearchSet, embedder: Embedder, with_bar: bool | None = None
+) -> np.ndarray:
+    return _finite(embedder.embed(list(judged.queries.values()), with_bar)[0])
 
 
-def _vectors(judged: SearchSet, embedder: Embedder, block: int) -> Iterator[np.ndarray]:
+def _vectors(
+    judged: SearchSet, embedder: Embedder, block: int, with_bar: bool | None = None
+) -> Iterator[np.ndarray]:
     """Yields the vectors of the next `block` documents, float32 [n, width]."""
     texts = (text for _, text, _ in _read_documents(judged.corpus))
     while part := list(itertools.islice(texts, block)):
-        yield _finite(embedder.embed(part)[0])
+        yield _finite(embedder.embed(part, with_bar)[0])
 
 
 def _finite(vectors: np.ndarray) -> np.ndarray:
