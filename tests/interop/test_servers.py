@@ -159,18 +159,22 @@ def test_an_export_prints_the_servers_that_cannot_serve_it(export, tmp_path, cap
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("change", ["extend", "trim"])
 @pytest.mark.parametrize("kind, head", [*itertools.product(("xlm_r", "gte"), ("", MASKED))])
-def test_extended_models_fulfil_the_contracts(kind, head, export, tmp_path):
+def test_extended_and_trimmed_models_fulfil_the_contracts(kind, head, change, export, tmp_path):
     folder = export(kind, head)
+    size = folder.config["vocab_size"]
+    pieces = 8 if change == "extend" else size - 8
     text = tmp_path / "new.txt"
     text.write_text("".join(f"qwertz{n % 7} zxcvb{n % 5} asdfgh{n % 3}\n" for n in range(400)))
     convert.main([
-        "extend", f"--checkpoint={folder.path}", f"--text={text}", "--pieces=8",
-        f"--output={tmp_path}/extended",
+        change, f"--checkpoint={folder.path}", f"--text={text}", f"--pieces={pieces}",
+        f"--output={tmp_path}/changed",
     ])  # fmt: skip
-    arguments = [f"--checkpoint={tmp_path}/extended", f"--output={tmp_path}/again"]
+    arguments = [f"--checkpoint={tmp_path}/changed", f"--output={tmp_path}/again"]
     assert convert.main(["export", *arguments]) == 0
     again = open_folder(tmp_path / "again")
-    assert again.config["vocab_size"] > folder.config["vocab_size"]
+    assert (again.config["vocab_size"] > size) == (change == "extend")
+    assert again.config["vocab_size"] != size
     served = {server for server in ALL if not servers.why_not(server, again)}
     assert served == SERVED[kind, head]
