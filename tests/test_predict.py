@@ -487,6 +487,12 @@ def test_shards_equal_a_single_run_and_damaged_parts_are_written_again(
         ("classification", "a", ["--input_format=jsonl"], "text:1: not valid JSON"),
         (
             "classification",
+            "7\ta b\n8\tc\n",
+            [],
+            "text: expected columns of text, but its columns are 1 numbers (8), 2 text (c); keep",
+        ),
+        (
+            "classification",
             '{"x": 1}',
             ["--input_format=jsonl"],
             "text:1: the object needs a text under the key text",

@@ -139,3 +139,41 @@ def test_ranges_join_rows_to_the_row_before():
     rows = [[r, "x"], ["a", "b"], ["c", r], ["d", "e"], [r, "f"], [r, ""], ["g", "h"], [r, r]]
     joined = [["", "x"], ["a c", "b"], ["", ""], ["d", "e f"], ["", ""], ["", ""]]
     assert list(map(list, columns.join_ranges(rows))) == [*joined, ["g", "h"], ["", ""]]
+
+
+SENTENCES = [*PAIRS, ("It rains.", "Es regnet."), ("Where is she?", "Wo ist sie?")]
+
+
+@pytest.mark.parametrize(
+    "kind, cells",
+    [
+        ("ids", ("doc1", "doc1", "doc2", "doc2")),
+        ("ids", ("Genesis 1:1", "Genesis 1:2", "1 Kings 2:3", "1 Kings 2:4")),
+        ("labels", ("news", "ted", "news", "ted")),
+        ("empty", ("", "\\N", "", "NaN")),
+    ],
+)
+def test_repeated_ids_labels_and_nothing_beside_sentences_are_no_text(kind, cells):
+    lines = ["\t".join((cell, *pair)) for cell, pair in zip(cells, SENTENCES, strict=True)]
+    with pytest.raises(ConfigError, match=f"1 {kind} .*--columns=2,3$"):
+        columns.find_pairs(lines, "f", columns.Choice())
+    mono = [f"{cell}\t{pair[0]}" for cell, pair in zip(cells, SENTENCES, strict=True)]
+    layout = columns.find_sentences([f"{line}\t\\N" for line in mono], "f", columns.Choice())
+    assert layout == columns.Layout((1,), 3)
+
+
+def test_names_of_sides_are_a_header_and_other_single_words_a_doubt(capsys):
+    lines = ["\t".join(pair) for pair in SENTENCES]
+    for header in ("en\tde", "eng_Latn\tdeu_Latn", "Source\tTarget", "sentence1\tsentence2"):
+        layout = columns.find_pairs([header, *lines], header, columns.Choice())
+        assert layout == columns.Layout((0, 1), 0, True), header
+    assert "without the names of columns in line 1\n" in capsys.readouterr().err
+    for first in ("no\tno", "en\tKatze", "Hello\tde"):
+        assert not columns.find_pairs([first, *lines], first, columns.Choice()).has_header
+    words = ["en\tin", "es\tit", "du\tyou", "es\tshe"]
+    assert not columns.find_pairs(words, "f", columns.Choice()).has_header
+    capsys.readouterr()
+    doubtful = ["English\tGerman", *(line for line in lines if "rains" not in line)]
+    assert not columns.find_pairs(doubtful, "g", columns.Choice()).has_header
+    warning = "warning: g:1: read as a pair; if these are names of columns, set "
+    assert capsys.readouterr().err == f"{warning}--columns=English,German\n"

@@ -44,7 +44,12 @@ def test_xcopa_is_read(tmp_path):
         ({"choices": ["a"]}, "the number of choices is 1; expected 2 to 8"),
         ({"choices": ["a"] * 9}, "the number of choices is 9; expected 2 to 8"),
         ({"premise": " "}, "the premise or a choice is empty"),
-        ({"premise": 3}, "needs a text under the key premise or context or question"),
+        ({"premise": 3}, "premise is 3, expected a text; .*task.columns names other keys"),
+        (
+            {"premise": None, "question": None},
+            "needs a text under the key premise or context or question",
+        ),
+        ({"label": None, "answer": "B"}, "answer is 'B'; .*task.names=1,2"),
     ],
 )
 def test_invalid_records_are_refused(tmp_path, change, message):

@@ -13,12 +13,12 @@ aaraa abkab afraf akaak albsq alssq amham araar arbar argan armhy asmas avaav av
 ayray azbaz azeaz azjaz bakba bambm baqeu belbe benbn bisbi bodbo bosbs brebr bulbg burmy
 catca cescs chach chece chizh chucu chvcv cmnzh corkw cosco crecr cymcy czecs danda deude
 divdv dutnl dzodz ekket ellel engen epoeo estet euseu eweee faofo fasfa fijfj finfi frafr
-frefr fryfy fulff gazom geoka gerde glagd glega glggl glvgv greel grngn guggn gujgu hatht
+frefr fryfy fulff fuvff gazom geoka gerde glagd glega glggl glvgv greel grngn guggn gujgu hatht
 hauha hbssh hebhe herhz hinhi hmoho hrvhr hunhu hyehy iboig iceis idoio iiiii ikuiu ileie
 inaia indid ipkik islis itait javjv jpnja kalkl kankn kasks katka kaukr kazkk khkmn khmkm
-kikki kinrw kirky knckr komkv konkg korko kuakj kurku laolo latla lavlv limli linln litlt
+kikki kinrw kirky knckr komkv konkg korko kuakj kurku kmrku laolo latla lavlv limli linln litlt
 ltzlb lublu luglg lvslv macmk mahmh malml maomi marmr mayms mkdmk mlgmg mltmt monmn mrimi
-msams myamy nauna navnv nblnr ndend ndong nepne nldnl nnonn nobnb norno npine nyany ocioc
+msams myamy nauna navnv nblnr ndend ndong nepne nldnl nnonn nobno norno npine nyany ocioc
 ojioj orior ormom oryor ossos panpa pbtps perfa pesfa plipi pltmg polpl porpt prsfa pusps
 quequ quyqu rohrm ronro rumro runrn rusru sagsg sansa sinsi slksk slosk slvsl smese smosm
 snasn sndsd somso sotst spaes sqisq srdsc srpsr sswss sunsu swasw swesv swhsw tahty tamta
@@ -26,9 +26,10 @@ tattt telte tgktg tgltl thath tibbo tirti tonto tsntn tsots tuktk turtr twitw ui
 urdur uzbuz uznuz venve vievi volvo welcy wlnwa wolwo xhoxh yddyi yidyi yoryo zhaza zhozh
 zsmms zulzu
 """.split()
-}
+} | {"in": "id", "iw": "he", "ji": "yi", "nb": "no"}
 """The codes of ISO 639-1 by the codes of ISO 639-2 and 639-3. A code of ISO 639-1 may cover several
-languages; it is listed for those that FLORES and Tatoeba have, such as zh for cmn."""
+languages; it is listed for those that FLORES and Tatoeba have, such as zh for cmn. Older codes of
+ISO 639-1 follow, and Bokmål, which is `no` in Wikipedia, OPUS and XTREME."""
 
 
 CODE = re.compile(r"[a-z]{2,3}([-_]([A-Za-z]{4}|[A-Za-z]{2}|\d{3})){0,2}")

@@ -9,7 +9,7 @@ from xlj.config import ConfigError
 from xlj.data.labelled import conll, records
 from xlj.data.labelled.examples import Example, Words
 from xlj.data.labelled.kind import TaskKind
-from xlj.io import files, formats
+from xlj.io import columns, files, formats
 from xlj.io.json_file import Record
 from xlj.io.malformed import Malformed, Skipping
 from xlj.io.quoting import quoted
@@ -109,7 +109,8 @@ def read(
 
 
 def refuse(path: Path, form: str) -> None:
-    """Refuses a file whose name or beginning shows that it does not have the format `form`.
+    """Refuses a file whose name or beginning shows that it does not have the format `form`, and
+    text with a first column of ids.
 
     Args:
       form: one of `choices.TEXT_FORMATS`.
@@ -123,6 +124,8 @@ def refuse(path: Path, form: str) -> None:
         raise ConfigError(f"{path}: this is JSON; to read one object per line, use "
                           "--input_format=jsonl")  # fmt: skip
     formats.refuse(path, head, ("JSON", "|||"))
+    if form == "text":
+        columns.refuse_ids(columns.first_lines(path), path)
 
 
 def _parse_record(line: str, place: str) -> Record:

@@ -1,7 +1,7 @@
 """Columns of lines: splits lines, and finds the columns that contain sentences.
 
-A column of numbers, ids, URLs or language codes is not taken for sentences, unless the user names
-the column.
+A column of numbers, ids, URLs, language codes or labels is not taken for sentences, unless the user
+names the column.
 """
 
 import functools
@@ -28,8 +28,11 @@ _TEXT = "text"
 _MISSING = ("", "\\N", "nan", "NaN", "NA", "null", "None", "inf", "-inf")
 _EXPONENT = re.compile(r"[-+]?[\d.,]+[eE][-+]?\d+")
 _URL = re.compile(r"\w+://\S+")
-_ID = re.compile(r"[!-~]*\d[!-~]*|[A-Z0-9]{3} \d+:\d+")  # or a verse such as GEN 1:1
+_ID = re.compile(r"[!-~]*\d[!-~]*|[\w ]+ \d+:\d+")  # or a verse such as GEN 1:1
+_LABEL = re.compile(r"[!-~]+")
 _NAME = re.compile(r"[\w.-]+( [\w.-]+)?")
+_SIDES = ("src", "tgt", "source", "target", "sentence1", "sentence2", "text1", "text2")
+"""Usual names of the columns of pairs in headers; other names are language codes."""
 
 
 def split(line: str) -> list[str]:
@@ -147,13 +150,19 @@ class _Table(NamedTuple):
         return [
             index
             for index, column in enumerate(columns)
-            if self.kinds[index] == "ids"
-            or (all(map(str.isdecimal, column)) and len(set(column)) == len(column))
+            if self.kinds[index] == "ids" or all(map(str.isdecimal, column))
+            if len(set(column)) == len(column)
         ]
 
     @property
     def header_note(self) -> str:
         return ", without the names of columns in line 1" if self.has_header else ""
+
+    @property
+    def may_have_header(self) -> bool:
+        """Whether the first row has one word in each column, and all other rows have several."""
+        words = [{" " in cell.strip() for cell in row} for row in self.rows]
+        return len(words) > 2 and words[0] == {False} and words[1:] == [{True}] * (len(words) - 1)
 
     def has_spaces(self, index: int) -> bool:
         return any(" " in row[index].strip() for row in self.rows)
@@ -200,8 +209,9 @@ def find_sentences(
     if choice.names:
         return choice.layout(head, place, split_at_tabs)
     table = _table(head, split_at_tabs)
+    ids = table.ids[:1] if with_ids else []
     if with_ids and table.kinds == [_TEXT] * 2 and not table.has_spaces(0):
-        table.kinds[0] = "ids"
+        table.kinds[0], ids = "ids", [0]
     if set(table.kinds) <= {_TEXT}:
         if len(table.kinds) > 1 and is_automatic:
             _note(
@@ -212,7 +222,7 @@ def find_sentences(
         _note(f"warning: {place}: {table}, not sentences")
         return WHOLE_LINES
     if len(table.texts) == 1 and is_automatic:
-        chosen = (*(table.ids[:1] if with_ids else ()), *table.texts)
+        chosen = (*ids, *table.texts)
         _note(f"{place}: {table}; reading {choice.of(chosen)}{table.header_note}")
         return Layout(chosen, len(table.kinds), table.has_header)
     advice = choice.of(table.texts[:1] or [0])
@@ -292,9 +302,28 @@ def find_pairs(
             f"sentences with {choice._replace(names=names)}"
         )
     is_named = bool(head) and head[0].removesuffix("\r") in ("src\ttgt", "src\ttgt\tgold")
-    if table.has_header and not is_named:
+    if table.has_header and not is_named and not is_exact:
         _note(f"{place}: {table}{table.header_note}")
+    elif not is_named and table.may_have_header:
+        named = choice._replace(names=table.rows[0][:count])
+        _note(f"warning: {place}:1: read as a pair; if these are names of columns, set {named}")
     return Layout(tuple(range(count)), has_header=is_named or table.has_header)
+
+
+def refuse_ids(head: Sequence[str], place: object) -> None:
+    """Refuses lines of several texts if their first column contains numbers, ids or URLs.
+
+    Args:
+      head, place: see `find_sentences`.
+    """
+    table = _table(head, split_at_tabs)
+    if len(table.kinds) > 1 and table.kinds[0] in ("numbers", "ids", "URLs"):
+        texts = ",".join(str(index + 1) for index in table.texts)
+        raise ConfigError(
+            f"{place}: expected columns of text, but {table}; keep the columns of text, for "
+            f"example with cut -f{texts or 'COLUMNS'} (numbers and ids that are text can be read "
+            "with --input_format=jsonl)"
+        )
 
 
 @functools.cache
@@ -312,19 +341,31 @@ def _table(head: Sequence[str], split: Callable[[str], list[str]]) -> _Table:
     kinds, of_rest = _kinds(rows), _kinds(rows[1:])
     is_first = split(head[0].strip("\r\n")) == rows[0]
     are_names = len(rows) > 2 and all(_NAME.fullmatch(cell.strip()) for cell in rows[0])
-    if is_first and are_names and any(a == _TEXT != b for a, b in zip(kinds, of_rest, strict=True)):
-        return _Table(rows, of_rest, True)
-    return _Table(rows, kinds, False)
+    if not is_first or not are_names:
+        return _Table(rows, kinds, False)
+    are_other_kinds = any(a != b != _TEXT for a, b in zip(kinds, of_rest, strict=True))
+    has_header = are_other_kinds or _names_sides(rows)
+    return _Table(rows, of_rest if has_header else kinds, has_header)
+
+
+def _names_sides(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has names of the two sides of pairs, and the other rows sentences."""
+    names = {cell.strip().casefold() for cell in rows[0]}
+    are_names = all(name in _SIDES or is_known(name) for name in names)
+    has_sentences = any(map(_are_sentences, zip(*rows[1:], strict=True)))
+    return are_names and len(names) == len(rows[0]) > 1 and has_sentences
 
 
 def _kinds(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns what each column contains: text, numbers, URLs, language codes or ids."""
+    """Returns what each column contains: text, numbers, URLs, language codes, ids or labels."""
     columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
     columns = [[cell for cell in column if cell not in _MISSING] for column in columns]
     kinds = [_kind(column) for column in columns]
+    if len(columns) > 2:
+        kinds = [kind if column else "empty" for kind, column in zip(kinds, columns, strict=True)]
     # A few short words may look like codes. Codes are repeated, or known and beside ids.
     has_ids = not {"numbers", "ids"}.isdisjoint(kinds)
-    return [
+    kinds = [
         "language codes"
         if kind == _TEXT
         and column
@@ -333,6 +374,26 @@ def _kinds(rows: Sequence[Sequence[str]]) -> list[str]:
         else kind
         for kind, column in zip(kinds, columns, strict=True)
     ]
+    if any(map(_are_sentences, columns)):
+        beside = map(_kind_beside_sentences, columns)
+        kinds = [a if a != _TEXT else b for a, b in zip(kinds, beside, strict=True)]
+    return kinds
+
+
+def _are_sentences(cells: Sequence[str]) -> bool:
+    """Whether most cells of a column have several words."""
+    return 2 * sum(" " in cell.strip() for cell in cells) > len(cells)
+
+
+def _kind_beside_sentences(cells: Sequence[str]) -> str:
+    """Returns what a column contains if another column has sentences.
+
+    Ids of documents and labels may repeat: a dictionary has such words too, but no sentences.
+    """
+    if cells and all(map(_ID.fullmatch, cells)):
+        return "ids"
+    are_labels = len(cells) > 3 and 2 * len(set(cells)) <= len(cells)
+    return "labels" if are_labels and all(map(_LABEL.fullmatch, cells)) else _TEXT
 
 
 def _beginning(cell: str) -> str:

@@ -209,6 +209,10 @@ print(choices[outputs.logits[0].argmax()])""",
         return [str(choice), f"{description['probabilities'][choice]:.6f}"]
 
 
+_LABEL_KEYS = ("label", "answer", "answerKey")
+"""Usual keys of the index of the right choice."""
+
+
 def _example_of(record: Mapping[str, Any], place: str) -> Choices:
     """Makes an example from XCOPA's keys."""
     premise = kind.text_of(record, ("premise", "context", "question"), place)
@@ -225,7 +229,8 @@ def _example_of(record: Mapping[str, Any], place: str) -> Choices:
             f"texts; the record has {shortened(', '.join(record))}; in xlj finetune, "
             "task.columns=PREMISE,CHOICE,CHOICE,...,LABEL names other keys"
         )
-    right = _find_right(record.get("label"), (), len(choices), f"{place}: label")
+    label = next((key for key in _LABEL_KEYS if record.get(key) is not None), "label")
+    right = _find_right(record.get(label), (), len(choices), f"{place}: {label}")
     return _check_example(Choices(premise, tuple(choices), right, place))
 
 

@@ -277,3 +277,23 @@ def test_chunk_tags_outside_the_last_column_are_an_error(write):
     ):
         conll.read(write(text), "en", (), chunk_tags=True)
     assert plain(conll.read(write(text), "en", ())) == [(("a", "b"), ("x1", "x2"))]
+
+
+def test_ids_of_sentences_are_no_words_and_probabilities_no_tags(write):
+    ids = "s1\tthe\tDET\ns1\tcat\tNOUN\ns1\tx\tX\n\ns2\ta\tDET\n"
+    with pytest.raises(ConfigError, match=r"a\.conll:1: column 1 has the same text .*WORD,TAG"):
+        conll.read(write(ids), "en", ())
+    with pytest.raises(ConfigError, match="column 1 has the same text .*--columns=WORD"):
+        conll.read_words(ids.splitlines(), "f:")
+    assert conll.read(write(ids), "en", ("2", "3"))[0].words == ("the", "cat", "x")
+    with pytest.raises(ConfigError, match="unclear which column has the tags"):
+        conll.read(write("the\tDET\t0.99\ncat\tNOUN\t.5\n"), "en", ())
+
+
+def test_chosen_names_are_the_header_and_documents_need_no_blank_line(write):
+    hipe = "TOKEN\tLIT\tMISC\n# document_id = x\nDer\tO\t_\nRat\tB-org\t_\n# date = y\nx\tO\t_\n"
+    expected = [(("Der", "Rat", "x"), ("O", "B-org", "O"))]
+    assert plain(conll.read(write(hipe), "de", ("TOKEN", "LIT"))) == expected
+    (block,) = conll.read_words(hipe.splitlines(), "f:", "TOKEN")
+    assert block.example.words == expected[0][0]
+    assert len(conll.read(write(hipe), "de", ("1", "2"))[0].words) == 4

@@ -339,3 +339,17 @@ def test_parquet_files_are_read(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(ConfigError, match="a.parquet: cannot be read as Parquet"):
         tables.read(tmp_path / "a.parquet", ("text", "label"))
+
+
+@pytest.mark.parametrize(
+    "content, proposed",
+    [
+        ("3,a b,c d\n4,e f,g h\n3,i j,k l\n", "2,3,1"),  # AG News
+        ("4.5,a b,c d\n0.25,e f,g h\n1.0,i j,k l\n", "2,3,1"),
+        ("7,a b,x\n8,c d,y\n9,e f,x\n", "2,3"),
+    ],
+)
+def test_a_first_column_of_labels_or_scores_is_proposed_as_the_label(tmp_path, content, proposed):
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(ConfigError, match=f"numbers, no sentences; .*task.columns={proposed}, or"):
+        list(tables.read(tmp_path / "a.csv", ()))

@@ -14,6 +14,7 @@ from xlj.io.storage import AnyPath
 
 _SPACES = " \t"  # other whitespace of Unicode may be a word
 _ID = re.compile(r"\d+([-.]\d+)?")  # an id, a range of ids, or the id of an empty node
+_PROBABILITY = re.compile(r"[01]?\.\d+")
 _COLUMNS_COMMENT = "# global.columns ="  # begins the first line of a CoNLL-U Plus file
 _DOCUMENT = "-DOCSTART-"  # begins a line between two documents
 _WORD_NAMES = ("form", "word", "words", "token", "tokens", "text")
@@ -109,7 +110,7 @@ def read(
     """
     formats.refuse(path, files.head(path), ("CSV", "|||"))  # these may be words of a sentence
     groups = _read_groups(files.lines(path), f"{path}:")
-    layout = _detect_layout(groups)
+    layout = _detect_layout(groups, columns)
     sentences = [rows for group in groups if (rows := _parse_sentence(group, layout, comments)[1])]
     if not sentences:
         return []
@@ -129,7 +130,7 @@ def read_words(lines: Iterable[str], place: str, column: str = "") -> list[Block
       ConfigError: as `read`, except for problems with the column of tags.
     """
     groups = _read_groups(lines, place)
-    layout = _detect_layout(groups)
+    layout = _detect_layout(groups, [column] * bool(column))
     parsed = [_parse_sentence(group, layout, "auto") for group in groups]
     sentences = [rows for _, rows in parsed if rows]
     word = _choose_word(sentences, layout, "--columns", [column] * bool(column)) if sentences else 0
@@ -155,10 +156,11 @@ def _read_groups(lines: Iterable[str], place: str) -> list[_Group]:
     return [*groups, _Group(group, False)] if group else groups
 
 
-def _detect_layout(groups: Sequence[_Group]) -> _Layout:
+def _detect_layout(groups: Sequence[_Group], columns: Sequence[str]) -> _Layout:
     """Determines the layout of a file, and removes its header from the first group.
 
     Lines that begin with `#` may be comments. They are ignored unless all lines begin with `#`.
+    `columns` are the columns that the user chose, if any: a line with their names is a header.
     """
     all_lines = [line for group in groups for _, line in group.lines]
     lines = [line for line in all_lines if not line.startswith(("#", _DOCUMENT))]
@@ -172,9 +174,12 @@ def _detect_layout(groups: Sequence[_Group]) -> _Layout:
     width = len(_split(first, divider))
     heads = (line for line in all_lines if line.startswith(_COLUMNS_COMMENT))
     names = next(heads, _COLUMNS_COMMENT).removeprefix(_COLUMNS_COMMENT).split()
-    if not names and lines and first == lines[0] and _is_header(_split(first, divider)):
-        names = _split(first, divider)
-        _remove_first(groups, first)
+    if not names and lines and first == lines[0]:
+        fields = _split(first, divider)
+        has_chosen = bool(columns) and all(x in fields and not x.isdecimal() for x in columns)
+        if has_chosen or _is_header(fields):
+            names = fields
+            _remove_first(groups, first)
     sentences = [
         [
             _Row(place, _split(line, divider))
@@ -245,7 +250,10 @@ def _parse_sentence(group: _Group, layout: _Layout, comments: str) -> tuple[list
     before, rows, has_words = list[str](), list[_Row](), False
     for place, line in group.lines:
         is_document = line.startswith(_DOCUMENT)
-        is_hash = not has_words and line.startswith("#")
+        is_hash = line.startswith("#")
+        if has_words:  # a document may begin without a blank line
+            is_other_width = len(_split(line, layout.divider)) != layout.width
+            is_hash = is_hash and is_other_width and bool(COMMENT.match(line))
         if is_document or (is_hash and _is_comment(line, layout, comments, place)):
             before += [line] * (not line.startswith(_COLUMNS_COMMENT))
             continue
@@ -310,6 +318,9 @@ def _choose_columns(
         tag_columns = [k for k in candidates if _are_mostly_chunk_tags(_column(sentences, k))]
     elif len(candidates) > 1:
         tag_columns = [k for k in candidates if not {*_column(sentences, k)} <= {"_", "-"}]
+    tag_columns = [
+        k for k in tag_columns if not all(map(_PROBABILITY.fullmatch, _column(sentences, k)))
+    ]
     if candidates and len(tag_columns) != 1:
         raise ConfigError(
             f"{sentences[0][0].place}: it is unclear which column has the tags; "
@@ -335,7 +346,14 @@ def _choose_word(
         )
     if not columns:
         named = [k for k, name in enumerate(names) if name.casefold() in _WORD_NAMES]
-        return named[0] if named else int(layout.has_ids)
+        word = named[0] if named else int(layout.has_ids)
+        is_equal = [len({row.fields[word] for row in rows}) == 1 for rows in sentences]
+        if width > 2 and all(is_equal) and max(map(len, sentences)) > 2:
+            raise ConfigError(
+                f"{place}: column {word + 1} has the same text in all lines of each sentence, so "
+                f"it is unclear which column has the words; {_columns_hint(sentences)}"
+            )
+        return word
     shown, count = f"{key}={','.join(columns)}", 1 if key == "--columns" else 2
     if len(columns) != count or not all(name.isdecimal() or name in names for name in columns):
         needs = "the one-based number of the column of words"

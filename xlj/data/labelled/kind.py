@@ -13,7 +13,7 @@ from xlj.data.labelled.examples import Example
 from xlj.data.labelled.features import Features
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.json_file import Record
-from xlj.io.quoting import shortened
+from xlj.io.quoting import quoted, shortened
 from xlj.io.storage import AnyPath
 
 Predictions = Sequence[Any] | Mapping[str, Any]
@@ -248,10 +248,14 @@ def text_of(record: Mapping[str, Any], keys: Sequence[str], place: str) -> str:
     for key in keys:
         if isinstance(record.get(key), str):
             return str(record[key])
-    raise ConfigError(
-        f"{place}: the object needs a text under the key {' or '.join(keys)}; it has the keys "
-        f"{shortened(', '.join(record))}; in xlj finetune, task.columns names other keys"
+    others = next((key for key in keys if record.get(key) is not None), None)
+    problem = (
+        f"the object needs a text under the key {' or '.join(keys)}; it has the keys "
+        f"{shortened(', '.join(record))}"
+        if others is None
+        else f"{others} is {quoted(record[others])}, expected a text"
     )
+    raise ConfigError(f"{place}: {problem}; in xlj finetune, task.columns names other keys")
 
 
 def check_one_or_two(fields: Sequence[str], place: str) -> tuple[str, ...]:

@@ -194,7 +194,7 @@ class _ColumnGuess:
         """Adds the fields of a line."""
         first = fields[0].strip()
         self._lines, self._width = self._lines + 1, len(fields)
-        self._all_numbers &= re.fullmatch(r"[-+]?\d+", first) is not None
+        self._all_numbers &= re.fullmatch(r"[-+]?\d+([.,]\d+)?", first) is not None
         self._all_names &= re.fullmatch(r"[!-~]*\d[!-~]*", first) is not None
         self._all_empty &= not fields[-1].strip()
         for values, field in zip(self._values, (first, fields[-1].strip()), strict=True):
@@ -211,7 +211,10 @@ class _ColumnGuess:
         are_ids = self._all_names and self._lines > 2 and first == self._lines
         if self._lines and (self._all_numbers or are_ids):
             content = "numbers" if self._all_numbers else "ids"
-            without_first = ",".join(columns[1:] if len(columns) > 2 else columns[::-1])
+            # Ids are whole numbers or names, and differ in all lines; scores and labels do not.
+            are_ids = first == self._lines > 1 and not any("." in x for x in self._values[0])
+            first_is_label = not are_ids or len(columns) == 2
+            without_first = ",".join([*columns[1:], *"1" * first_is_label])
             raise ConfigError(
                 f"{self._path}:1: the first column contains only {content}, no sentences; set "
                 f"task.columns to the numbers of the columns of text, then of the label: "
@@ -354,7 +357,7 @@ def _read_rows(path: AnyPath, columns: Sequence[str]) -> Iterator[tuple[str, lis
     if divider == "\t":
         for number, line in enumerate(lines, 1):
             if not line.strip():
-                raise ConfigError(f"{path}:{number}: the line is empty")
+                raise ConfigError(f"{path}:{number}: the line is empty; remove it")
             yield f"{path}:{number}", [_unquote(field) for field in line.split("\t")]
         return
     reader, number = csv.reader((f"{line}\n" for line in lines), delimiter=divider, strict=True), 0
@@ -362,7 +365,7 @@ def _read_rows(path: AnyPath, columns: Sequence[str]) -> Iterator[tuple[str, lis
         for fields in reader:
             place, number = f"{path}:{number + 1}", reader.line_num
             if not fields:
-                raise ConfigError(f"{place}: the line is empty")
+                raise ConfigError(f"{place}: the line is empty; remove it")
             yield place, fields
     except csv.Error as error:
         raise ConfigError(f"{path}:{number + 1}: not valid CSV ({error})") from None

@@ -112,9 +112,8 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
             if template.partition(":")[0] in _NOT_LISTABLE or "{" not in template:
                 continue
             sides = fill(template, names, key).partition("#")[0].split("|")
-            unused = [
-                path for side in sides for path in storage.find_files(side) if path not in used
-            ]
+            found = dict.fromkeys(path for side in sides for path in storage.find_files(side))
+            unused = [path for path in found if path not in used]
             if unused:
                 examples = ", ".join(path.name for path in unused[:3]) + ", ..." * (len(unused) > 3)
                 descriptions.append(
