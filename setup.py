@@ -99,8 +99,10 @@ setup(
         "faiss": [_FAISS],
         # The documentation site: mkdocs build --strict
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10"],
-        # Tests that compare xlj with transformers and PyTorch.
-        "parity": _TORCH,
+        # Tests that compare xlj with transformers, PyTorch and trec_eval.
+        "parity": [*_TORCH, "pytrec-eval-terrier>=0.5.6,<1"],
+        # Scores of mteb's tasks: mteb.evaluate(xlj.load(path), tasks)
+        "mteb": ["mteb>=2.26,<3"],
         # Libraries that xlj.bench compares xlj with.
         "peers": [*_TORCH, "simalign>=0.4,<1", "sentence-transformers>=5,<7"],
         # Plots of xlj.align and xlj.retrieve: error rates and accuracies by layer.

@@ -6,12 +6,12 @@ A row is one data set in one language or pair, or one fine-tuning run.
 from __future__ import annotations
 
 import functools
-import gzip
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import xlj
+from xlj.api import data_sets
+from xlj.api.data_sets import Scores, english_vectors, ntrex_sides, percent, tatoeba_sides
 from xlj.evaluation.bootstrap import paired_bootstrap
-from xlj.evaluation.metrics import best_threshold, pair_scores, spearman
 from xlj.retrieval import search
 from xlj.word_alignment import gold_alignments, sentence_pairs
 from xlj.word_alignment.gold_alignments import from_counts
@@ -37,25 +38,13 @@ NTREX = (
 ROUNDING = "jav kaz swh tha".split()
 """Languages of Tatoeba with few sentences, in which noise is measured."""
 STS = "de en es fr ja nl pt ru".split()
-ALIGNMENT = {
-    "de-en.rwth.test": "research only",
-    "en-cs.czenali.test": "CC BY-SA 4.0",
-    "en-es.golden.test": "no restriction stated",
-    "en-fr.golden.test": "no restriction stated",
-    "en-fr.wpt03.test": "no restriction stated",
-    "en-hi.wpt05.test": "no restriction stated",
-    "en-sv.ges.test": "no restriction stated",
-    "ja-en.kftt.dev": "CC BY-SA 3.0",
-    "zh-en.tsinghua.test": "not stated",
-}
-"""The licences of the gold sets."""
+ALIGNMENT = data_sets.ALIGNMENT_LICENCES
 ENTITIES = (
     "ar az bg de en es et fa fr gu he hi hu id ja jv kk lt ml mr ms pa pl pt qu ro ru ta tl tr uk "
     "ur vi zh"
 ).split()
 TAGS = "af ar bg de en es et fa fr hu id ja lt mr nl pt ro ru te tr uk ur vi wo zh".split()
 PREFIXES = {"query:": "query: ", "no prefix": ""}
-INTO, FROM = "into English", "from English"
 SETTINGS = {
     f"{encoding} {method}": (method, encoding == "together")
     for encoding in ("apart", "together")
@@ -66,102 +55,24 @@ LAYER = 8
 """The layer of the defaults of `xlj.align`, and of SimAlign, for 12 layers."""
 DEFAULT, SIMALIGN = "together optimal_transport", "apart itermax"
 
-Scores = dict[str, Any]
-"""The scores of a row, in percent, by name; other numbers, such as numbers of sentences."""
 
-
-def lines_of(file: Path) -> list[str]:
-    with gzip.open(file, "rt", encoding="utf-8", newline="\n") as lines:
-        return [line.rstrip("\n") for line in lines]
-
-
-def with_prefixes(*sides: Iterable[str]) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yields both ways to read sentences: the name of the way, and the sentences of each side.
+def of_library(name: str, model: Path, data: Path) -> Scores:
+    """Measures a row as `xlj card` does, with both prefixes.
 
     The model's card prescribes the prefix for tasks in which both sides are alike. mteb uses none.
     """
-    texts = [list(side) for side in sides]
-    for name, prefix in PREFIXES.items():
-        yield name, [[prefix + sentence for sentence in side] for side in texts]
+    return data_sets.find(data)[name](loaded(model), data_sets.Prompts(PREFIXES))
 
 
-def percent(share: float) -> float:
-    return round(100 * float(share), 2)
-
-
-def tatoeba(language: str, model: Path, data: Path) -> Scores:
-    return retrieve(model, *tatoeba_sides(language, data))
-
-
-def tatoeba_sides(language: str, data: Path) -> list[list[str]]:
-    prefix = f"tatoeba/tatoeba.{language}-eng"
-    return [lines_of(data / f"{prefix}.{side}.gz") for side in (language, "eng")]
-
-
-def ntrex(language: str, model: Path, data: Path) -> Scores:
-    return retrieve(model, *ntrex_sides(language, data))
-
-
-def ntrex_sides(language: str, data: Path) -> list[list[str]]:
-    file = data / f"parallel/ntrex/test/en-{language}.tsv.gz"
-    rows = [line.split("\t") for line in lines_of(file)]
-    return [[row[side] for row in rows] for side in (1, 0)]
-
-
-def retrieve(model: Path, sentences: list[str], english: list[str]) -> Scores:
-    """Measures how often the nearest sentence is the translation, in both directions."""
-    scores: Scores = {"sentences": len(english)}
-    for name, (side, of_english) in with_prefixes(sentences, english):
-        vectors = loaded(model).embed(side), english_vectors(model, tuple(of_english))
-        found = search.accuracy(search.nearest(*vectors))
-        scores[f"{INTO}, {name}"] = percent(found.source_to_target)
-        scores[f"{FROM}, {name}"] = percent(found.target_to_source)
-    return scores
+def of_library_rows(kind: str, languages: Iterable[str]) -> dict[str, Callable[..., Scores]]:
+    names = [f"{kind}-{language}" for language in languages]
+    return {name: partial(of_library, name) for name in names}
 
 
 @functools.lru_cache(maxsize=1)
 def loaded(model: Path) -> xlj.Encoder:
     """Loads the encoder, once for all rows of a command."""
     return xlj.load(model)
-
-
-@functools.lru_cache(maxsize=len(PREFIXES))
-def english_vectors(model: Path, sentences: tuple[str, ...]) -> np.ndarray:
-    """Embeds an English side, once for a command: all languages of NTREX have the same one."""
-    return loaded(model).embed(list(sentences))
-
-
-def bucc(model: Path, data: Path) -> Scores:
-    """Mines sentence pairs, with the threshold that is best on the same set, as in XTREME."""
-    sides = [
-        dict(line.split("\t", 1) for line in lines_of(data / f"bucc2018/zh-en.dev.{language}.gz"))
-        for language in ("zh", "en")
-    ]
-    gold = {tuple(line.split("\t")) for line in lines_of(data / "bucc2018/zh-en.dev.gold.gz")}
-    _, texts = next(with_prefixes(*(side.values() for side in sides)))
-    mined = loaded(model).mine(*texts)
-    ids = [list(side) for side in sides]
-    found = [(ids[0][i], ids[1][j]) for i, j in zip(mined.sources, mined.targets, strict=True)]
-    threshold = best_threshold(mined.scores, [pair in gold for pair in found], len(gold))
-    selected = [pair for pair, score in zip(found, mined.scores, strict=True) if score >= threshold]
-    scores = pair_scores(selected, gold)
-    return {
-        "sentences": sum(map(len, sides)),
-        "pairs": len(gold),
-        "threshold": round(threshold, 4),
-        **{name: percent(value) for name, value in scores._asdict().items()},
-    }
-
-
-def sts(language: str, model: Path, data: Path) -> Scores:
-    """Measures Spearman's correlation of cosines with gold scores."""
-    rows = [line.split("\t") for line in lines_of(data / f"sts/test/{language}.tsv.gz")][1:]
-    gold, encoder = [float(row[0]) for row in rows], loaded(model)
-    scores: Scores = {"pairs": len(rows)}
-    for prefix, sides in with_prefixes((row[2] for row in rows), (row[3] for row in rows)):
-        cosines = encoder.score(list(zip(*sides, strict=True)))
-        scores[prefix] = percent(spearman(cosines.tolist(), gold))
-    return scores
 
 
 def error_rates(name: str, model: Path, data: Path) -> Scores:
@@ -323,10 +234,70 @@ def adapt(name: str, seed: int, model: Path, data: Path) -> Scores:
 def hits(model: Path, sentences: list[str], english: list[str]) -> np.ndarray:
     """Returns for each sentence in how many of both directions its translation is found, divided by
     two, float64 [sentences]."""
-    vectors = loaded(model).embed(sentences), english_vectors(model, tuple(english))
+    encoder = loaded(model)
+    vectors = encoder.encode(sentences), english_vectors(encoder, None, tuple(english))
     nearest = search.nearest(*vectors)
     lines = np.arange(len(english))
     return np.mean([side.indices[:, 0] == lines for side in nearest], 0)
+
+
+LAYERS = {
+    "every other layer": "0,2,4,6,8,11",
+    "first layers": "0,1,2,3,4,5",
+    "outer layers": "0,1,2,9,10,11",
+}
+"""Three choices of 6 of the 12 layers."""
+TRIMMED = {
+    "whole": [],
+    "pieces": ["--pieces=32000"],
+    **{name: [f"--layers={layers}"] for name, layers in LAYERS.items()},
+    "pieces and every other layer": ["--pieces=32000", f"--layers={LAYERS['every other layer']}"],
+}
+"""The flags of `xlj convert trim` for each trimmed model."""
+KEPT = {"en": "eng", "de": "deu", "fr": "fra", "sw": "swh"}
+"""The languages whose pieces remain, with their names in Tatoeba."""
+SENTENCES = 500
+"""The number of sentences of a test set that trimmed models are measured on: the first ones."""
+
+
+def trim(name: str, model: Path, data: Path) -> Path:
+    """Trims the model, unless it is trimmed already; returns the folder of the new model."""
+    output, flags = model.parent / "trimmed" / name.replace(" ", "-"), TRIMMED[name]
+    if not flags:
+        return model
+    text = [f"{data}/mono/{language}.txt.gz" for language in KEPT]
+    command = [
+        *(sys.executable, "-m", "xlj.convert", "trim", f"--checkpoint={model}"),
+        *(["--text", *text] if "--pieces=32000" in flags else ()),
+        *(*flags, f"--output={output}"),
+    ]
+    if not output.exists():
+        subprocess.run(command, check=True, stdout=sys.stderr)
+    return output
+
+
+def trimmed(name: str, model: Path, data: Path) -> Scores:
+    """Trims the model, and measures its size, its speed and retrieval, without a prefix.
+
+    The speed is in sentences per second of a core's time, on English sentences of NTREX. Accuracies
+    are means of both directions, in %.
+    """
+    import jax
+
+    folder = trim(name, model, data)
+    encoder = loaded(folder)
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(encoder.pretrained.params))
+    scores: Scores = {"parameters": parameters, "mb": round(4 * parameters / 1e6, 1)}
+    for language, of_tatoeba in list(KEPT.items())[1:]:
+        sets = {"ntrex": ntrex_sides(language, data), "tatoeba": tatoeba_sides(of_tatoeba, data)}
+        for test, sides in sets.items():
+            found = hits(folder, *(side[:SENTENCES] for side in sides))
+            scores[f"{test}, {language}"] = percent(found.mean())
+    _, english = ntrex_sides("de", data)
+    began = time.process_time()
+    encoder.embed(english[:SENTENCES])  # with the shapes of `hits`, which are compiled
+    scores["speed"] = round(SENTENCES / (time.process_time() - began), 1)
+    return scores
 
 
 class Task(NamedTuple):
@@ -344,15 +315,16 @@ FINE_TUNING = {
 }
 
 ROWS: dict[str, Callable[[Path, Path], Scores]] = {
-    **{f"tatoeba-{language}": partial(tatoeba, language) for language in TATOEBA},
-    **{f"ntrex-{language}": partial(ntrex, language) for language in NTREX},
+    **of_library_rows("tatoeba", TATOEBA),
+    **of_library_rows("ntrex", NTREX),
     **{f"rounding-{language}": partial(rounding, language) for language in ROUNDING},
-    "bucc-zh-en": bucc,
-    **{f"sts-{language}": partial(sts, language) for language in STS},
+    "bucc-zh-en": partial(of_library, "bucc-zh-en"),
+    **of_library_rows("sts", STS),
     **{f"aer-{name}": partial(error_rates, name) for name in ALIGNMENT},
     **{f"entities-{seed}": partial(fine_tune, "entities", seed) for seed in range(3)},
     "tags-0": partial(fine_tune, "tags", 0),
     **{f"adapted-yo-{seed}": partial(adapt, "yo", seed) for seed in range(3)},
     **{f"adapted-{way}-0": partial(adapt, way, 0) for way in WAYS if way != "yo"},
+    **{f"trimmed-{name}": partial(trimmed, name) for name in TRIMMED},
 }
 """The function that measures each row, from the model's folder and the folder of the data."""

@@ -80,6 +80,7 @@ IMPORTERS = {
         "commands",
     ),
     "matplotlib": ("evaluation",),
+    "mteb": ("api",),
     "optax": ("optimizers",),
     "orbax": ("checkpoints",),
     "pyarrow": ("data",),
@@ -125,6 +126,7 @@ HEAVY = (
 
 INSIDE_FUNCTIONS = {
     "alignment_math": ("scipy",),
+    "api": ("mteb",),
     "data": ("apache_beam", "seqio", "tensorflow", "tensorflow_datasets", "tokenizers"),
     "cli": HEAVY,
     "commands": HEAVY,
@@ -150,6 +152,7 @@ REMOTE_CODE = "xlj.interop.remote_code"
 """Code that runs where xlj is not installed: it imports nothing of xlj, and nothing imports it."""
 WITHOUT_CONFIG = {
     "xlj.align",
+    "xlj.card",
     "xlj.completion",
     "xlj.convert",
     "xlj.embed",
@@ -160,6 +163,7 @@ WITHOUT_CONFIG = {
     "xlj.report",
     "xlj.retrieve",
     "xlj.score",
+    "xlj.search",
     "xlj.sweep",
 }
 """Commands without --config.KEY flags."""

@@ -25,8 +25,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {
     "README.md": 2, "align.md": 3, "api.md": 3, "attention.md": 2, "configs.md": 2, "convert.md": 2,
     "data.md": 2, "evaluate.md": 1, "finetune.md": 1, "index.md": 2, "models.md": 1,
-    "own_objective.md": 2, "papers.md": 1, "phases.md": 1, "sweep.md": 1, "tasks.md": 1,
-    "train.md": 2,
+    "own_objective.md": 2, "papers.md": 1, "phases.md": 1, "search.md": 1, "sweep.md": 1,
+    "tasks.md": 1, "train.md": 2,
 }  # fmt: skip
 """The number of code blocks on each page.
 
@@ -37,6 +37,7 @@ Other tests run some of the blocks:
 - attention.md: models/attention/test_own_attention
 - models.md: families/test_own_family
 - own_objective.md: objectives/test_own_objective
+- search.md: api/test_mteb_model, with tasks made in memory
 - tasks.md: tasks/test_own_task
 - code that uses seqio: data/rows/test_building_seqio
 - code that loads an exported folder with transformers: interop/test_task_heads,

@@ -8,8 +8,9 @@ import pytest
 
 from xlj import phrasebook, retrieve
 from xlj.config import ConfigError
+from xlj.evaluation import bitext
 from xlj.inference import pretrained
-from xlj.retrieval import search
+from xlj.retrieval import changed_sentences, parallel_sets, search
 from xlj.retrieval.embedder import Embedder
 
 
@@ -97,9 +98,13 @@ def test_centred_subtracts_the_mean_vector_of_each_side(run, checkpoint, tmp_pat
         Embedder(pretrained.load(checkpoint), [2], "mean").embed(lines)[0] for lines in texts
     )
     means = (side.mean(0, dtype=np.float64).astype(np.float32) for side in (source, target))
-    expected = search.accuracy(search.nearest(source - next(means), target - next(means)))
+    sides = source - next(means), target - next(means)
+    expected = search.accuracy(search.nearest(*sides))
+    others = bitext.score(bitext.search(*sides), texts).as_json()
     arguments = [f"--source={files[0]}", f"--target={files[1]}", "--layer=2"]
-    assert run(*arguments, "--centred")[0] == [{"layer": 2, **expected._asdict(), "sentences": 60}]
+    assert run(*arguments, "--centred")[0] == [
+        {"layer": 2, **expected._asdict(), **others, "sentences": 60}
+    ]
     assert run(*arguments)[0][0]["source_to_target"] != expected.source_to_target
 
 
@@ -112,7 +117,7 @@ def test_languages_are_averaged(run, tatoeba):
     assert [line["language"] for line in (*results, average)] == ["de", "fr", "average"]
     one = [name.replace("{language}", "fr") for name in names]
     assert results[1] == {"language": "fr", **run(*one)[0][0]}
-    for direction in ("source_to_target", "target_to_source"):
+    for direction in ("source_to_target", "target_to_source", "xsim_source_to_target"):
         assert average[direction] == pytest.approx(
             (results[0][direction] + results[1][direction]) / 2
         )
@@ -172,3 +177,79 @@ def test_errors_say_what_to_do(run, tmp_path, monkeypatch, arguments, message):
     with pytest.raises(ConfigError) as error:
         run("--source=a.txt", "--target=a.txt", *arguments)
     assert message in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def flores(tmp_path_factory):
+    """A set of three languages, named as in FLORES."""
+    folder = tmp_path_factory.mktemp("flores") / "dev"
+    folder.mkdir()
+    for code, language in (("deu_Latn", "de"), ("eng_Latn", "en"), ("fra_Latn", "fr")):
+        pairs = [phrasebook.pair(phrasebook.draw(11, k), "en", language) for k in range(30)]
+        lines = [(p.source if language == "en" else p.target).text for p in pairs]
+        (folder / f"{code}.dev").write_text("".join(f"{x} {k}.\n" for k, x in enumerate(lines)))
+    return folder
+
+
+def test_a_set_is_scored_as_a_table_json_and_a_heat_map(checkpoint, call, flores, tmp_path):
+    flags = [f"--checkpoint={checkpoint}", f"--set={flores}", "--layer=2", "--languages=all"]
+    files = tmp_path / "scores.json", tmp_path / "map.svg"
+    printed = call(retrieve.main, *flags, f"--json={files[0]}", f"--plot={files[1]}",
+                   "--changed=numbers").out  # fmt: skip
+    texts = parallel_sets.read(flores)
+    changed = changed_sentences.of_sources(["numbers"], texts["eng_Latn"])
+    embedder = Embedder(pretrained.load(checkpoint), [2], None)
+    vectors = {language: embedder.embed(sentences)[0] for language, sentences in texts.items()}
+    hard = changed, embedder.embed([each.text for each in changed])[0]
+    expected = bitext.score_set(vectors, texts, "eng_Latn", True, hard)
+    assert expected.as_table() in printed and "3 languages, 30 sentences" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    stored = json.loads(files[0].read_text())
+    assert stored == {"set": str(flores), "layer": 2, **json.loads(json.dumps(expected.as_json()))}
+    assert len(stored["pairs"]) == 6 and files[1].read_text().startswith("<?xml")
+    alone = call(retrieve.main, *flags, "--pivot=deu_Latn", "--centred").out
+    assert "into deu_Latn" in alone and "all pairs" not in alone
+
+
+def test_all_languages_of_a_template_are_scored(run, tatoeba):
+    names = [
+        f"--source={tatoeba}/{{language}}-en.{{language}}",
+        f"--target={tatoeba}/aligned.{{language}}",
+    ]
+    every, _ = run("--languages=all", *names)
+    assert every == run("--languages=de,fr", *names)[0]
+    one = [name.replace("{language}", "de") for name in names]
+    (line,) = run(*one, "--similarity=margin")[0]
+    # F1 and xsim do not depend on --similarity.
+    fields = [name for name in line if name.startswith(("f1", "xsim"))]
+    assert len(fields) == 4 and all(line[name] == every[0][name] for name in fields)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "name two files with --source and --target, or a folder with --set"),
+        (["--source=a", "--target=b", "--pivot=en"], "--pivot is a flag of --set"),
+        (["--source=a", "--target=b", "--json=x.json"], "--json is a flag of --set"),
+        (["--set=x", "--source=a"], "--source cannot be combined with --set"),
+        (["--set=x", "--layers=all"], "--layers cannot be combined with --set"),
+        (["--set=x", "--similarity=margin"], "xsim uses margins; remove --similarity"),
+        (["--set=x", "--centred", "--changed=numbers"], "--centred cannot be combined with --ch"),
+        (["--set=x", "--json=x.txt"], "--json=x.txt: the file name must end in .json"),
+        (["--set=x"], "x is not a folder"),
+        (["--set={flores}", "--pivot=en"], "--pivot=en is not a language of the set: deu_Latn"),
+        (
+            ["--set={flores}", "--languages=deu_Latn,fra_Latn", "--changed=numbers"],
+            "has no English",
+        ),
+        (["--set={flores}", "--languages=deu_Latn,deu_Latn"], "a language is empty or repeated"),
+        (["--source={language}.txt", "--target=b", "--languages=all"], "no such file of any lang"),
+    ],
+)
+def test_errors_of_sets_are_reported_before_the_model_is_loaded(
+    call, flores, tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    filled = [argument.replace("{flores}", str(flores)) for argument in arguments]
+    with pytest.raises(ConfigError, match=message):
+        call(retrieve.main, "--checkpoint=none", *filled)

@@ -8,6 +8,7 @@ import pytest
 from xlj import phrasebook, score
 from xlj.api.encoder import load
 from xlj.config import ConfigError
+from xlj.evaluation import sts
 from xlj.io import file_ranges
 from xlj.retrieval import pair_scores
 
@@ -211,3 +212,33 @@ def test_arguments_in_python_are_checked(checkpoint):
         model.score([("a", "b")], "margins")
     with pytest.raises(ConfigError, match="pair 0 is 'ab'"):
         model.score(["ab"])
+
+
+def test_correlations_with_gold_scores_of_each_file(checkpoint, call, text, tmp_path):
+    """`text` has a line with an empty side, which a file with gold scores must not have."""
+    sides = [line.split("\t")[:2] for line in text]
+    pairs = [pair for pair in sides if all(pair)]
+    gold = [round(5 * (k * 7 % 11) / 11, 2) for k in range(len(pairs))]
+    for language, first in (("de", 0), ("fr", 5)):
+        rows = zip(pairs[first:], gold[first:], strict=True)
+        lines = [f"{score}\timages\t{a}\t{b}" for (a, b), score in rows]
+        content = "\n".join(["score\tgenre\tsentence1\tsentence2", *lines]) + "\n"
+        (tmp_path / f"sts-{language}.tsv").write_text(content, "utf-8")
+    flags = [f"--checkpoint={checkpoint}", "--layer=1", "--gold", "--by=margin"]
+    printed = call(score.main, *flags, f"--input={tmp_path}/sts-{{language}}.tsv")
+    *lines, average = map(json.loads, printed.out.splitlines())
+    assert [line["language"] for line in lines] == ["de", "fr"] and average["file"] == "average"
+    assert lines[1]["pairs"] == len(pairs) - 5 and lines[1]["genres"] == {"images": len(pairs) - 5}
+    expected = sts.correlate(
+        load(checkpoint).score(pairs[5:], "margin", layer=1).tolist(), gold[5:]
+    )
+    assert (lines[1]["spearman"], lines[1]["pearson"]) == pytest.approx(expected)
+    assert average["pearson"] == pytest.approx((lines[0]["pearson"] + lines[1]["pearson"]) / 2)
+    assert "not a whole file of the STS benchmark" in printed.err
+    one = call(score.main, *flags, f"--input={tmp_path}/sts-fr.tsv").out.splitlines()
+    assert json.loads(*one) == {k: v for k, v in lines[1].items() if k != "language"}
+    with pytest.raises(ConfigError, match="there is no such file of any language"):
+        call(score.main, *flags, f"--input={tmp_path}/none-{{language}}.tsv")
+    for other in ("--keep=0.5", "--output=x", "--malformed=skip", "--shard=1/2"):
+        with pytest.raises(ConfigError, match="--gold reads --input and prints correlations"):
+            call(score.main, *flags, f"--input={tmp_path}/sts-fr.tsv", other)

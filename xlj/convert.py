@@ -1,14 +1,16 @@
-"""Converts models from and to Hugging Face folders; extends, merges and widens models.
+"""Converts models from and to Hugging Face folders; extends, trims, merges and widens models.
 
     python -m xlj.convert import --source=DIR --output=DIR
     python -m xlj.convert export --checkpoint=DIR --output=DIR
     python -m xlj.convert extend --checkpoint=DIR --text=new.txt --pieces=2000 --output=DIR
+    python -m xlj.convert trim --checkpoint=DIR --text en.txt de.txt --pieces=32000 --output=DIR
     python -m xlj.convert merge --models DIR DIR --output=DIR
     python -m xlj.convert widen --checkpoint=DIR --layers=28 --hidden=1024 --heads=16 --output=DIR
 
 The output folder appears only when it is complete. More: docs/convert.md
 """
 
+import argparse
 import os
 from argparse import Namespace
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 from xlj.cli import command
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
+from xlj.config.choices import CHARACTERS
 from xlj.config.paths import local_path
 
 SIZES = {
@@ -33,7 +36,7 @@ _NEW_FOLDER = "new folder for the converted model"
 def add(parser: Parser) -> None:
     """Adds the actions, each with its flags."""
     actions = parser.add_subparsers(
-        dest="action", required=True, metavar="import|export|extend|merge|widen"
+        dest="action", required=True, metavar="import|export|extend|trim|merge|widen"
     )
     add = actions.add_parser(
         "import",
@@ -57,6 +60,12 @@ def add(parser: Parser) -> None:
         "mean vector of the pieces that the new piece replaces.",
     )
     _extend_flags(extending)
+    trimming = actions.add_parser(
+        "trim",
+        doc="Makes a smaller model: keeps the pieces of the vocabulary that a text needs, or some\n"
+        "of the layers, or both. A text whose pieces all remain is split as before.",
+    )
+    _trim_flags(trimming)
     merging = actions.add_parser(
         "merge",
         doc="Merges models of the same shapes and vocabulary into one checkpoint: the mean of the\n"
@@ -115,6 +124,56 @@ def _extend_flags(parser: Parser) -> None:
         "is split differently more often [0.01]",
     )
     add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
+
+
+def _trim_flags(parser: Parser) -> None:
+    parser.add_checkpoint()
+    add = parser.add_argument
+    add(
+        "--text",
+        metavar="FILE",
+        nargs="+",
+        type=Path,
+        default=[],
+        help="text files, one for each language that the model must keep, one sentence per line, "
+        "plain or compressed. Each language counts equally",
+    )
+    add(
+        "--pieces",
+        metavar="N",
+        type=int,
+        help="maximum number of ids of the new vocabulary, with characters and special tokens",
+    )
+    add(
+        "--coverage",
+        metavar="P",
+        type=float,
+        help="instead of --pieces: share of the text's pieces that must remain, such as 0.999",
+    )
+    add(
+        "--characters",
+        choices=CHARACTERS,
+        help="one-character pieces that always remain. all: all. scripts: those of the scripts of "
+        "the text, and digits, punctuation and symbols. text: those of the text [all]",
+    )
+    add(
+        "--layers",
+        metavar="N,N,...",
+        type=_parse_layers,
+        default=(),
+        help="layers to keep, counted from 0, separated by commas [all layers]",
+    )
+    add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
+
+
+def _parse_layers(text: str) -> tuple[int, ...]:
+    """Parses numbers that are separated by commas."""
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected numbers of layers separated by commas, such as 0,2,4"
+        ) from None
 
 
 def _merge_flags(parser: Parser) -> None:
@@ -199,6 +258,8 @@ def main(flags: Namespace) -> None:
             sizes = {name: getattr(flags, name) for name in SIZES}
             sizes = {name: size for name, size in sizes.items() if size is not None}
             widen(flags.checkpoint, sizes, output, flags.copied)
+        elif flags.action == "trim":
+            _trim(flags, output)
         else:
             if flags.pieces < 1 or not (flags.share is None or 0 < flags.share <= 1):
                 raise ConfigError("--pieces must be at least 1, and --share above 0 and at most 1")
@@ -208,6 +269,31 @@ def main(flags: Namespace) -> None:
             extend_checkpoint(flags.checkpoint, text, pieces, share, output)
     except OSError as error:  # of the output, since errors of inputs are ConfigErrors
         raise ConfigError(f"--output={flags.output} cannot be written: {error}") from None
+
+
+def _trim(flags: Namespace, output: Path) -> None:
+    """Trims a model.
+
+    Raises:
+      ConfigError: if flags contradict each other.
+    """
+    by_text = flags.pieces is not None or flags.coverage is not None
+    if not (by_text or flags.layers):
+        raise ConfigError("nothing to trim; set --text with --pieces or --coverage, or --layers")
+    if flags.pieces is not None and flags.coverage is not None:
+        raise ConfigError("--pieces and --coverage are two ways to choose pieces; remove one flag")
+    if by_text and not flags.text:
+        raise ConfigError("--text: expected the text whose pieces remain")
+    if flags.characters and not by_text:
+        raise ConfigError(f"--characters={flags.characters} needs --pieces or --coverage")
+    if not (flags.pieces is None or flags.pieces >= 1):
+        raise ConfigError(f"--pieces={flags.pieces}: expected at least 1")
+    if not (flags.coverage is None or 0 < flags.coverage <= 1):
+        raise ConfigError(f"--coverage={flags.coverage:g}: expected above 0 and at most 1")
+    from xlj.conversion.trimming import Pieces, trim
+
+    remaining = Pieces(flags.pieces, flags.coverage, flags.characters or "all")
+    trim(flags.checkpoint, output, flags.text, remaining if by_text else None, flags.layers)
 
 
 if __name__ == "__main__":

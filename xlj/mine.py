@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xlj.cli import command, outputs, sentence_vectors
-from xlj.cli.parser import Parser, at_least
+from xlj.cli.parser import Parser
 from xlj.config import ConfigError
-from xlj.config.choices import SEARCHES
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     import numpy as np
@@ -54,24 +53,10 @@ def add(parser: Parser) -> None:
         "--output", "file for the pairs, best pair first; with --shard, a folder of parts"
     )
     outputs.add_shard_flag(parser)
-    add(
-        "--search",
-        choices=SEARCHES,
-        default="exact",
-        help="exact: compute every cosine. faiss: compute margins only for candidates from a FAISS "
-        "index, and print the recall compared with the exact search [exact]",
-    )
-    add(
-        "--index",
-        help="FAISS index, in the syntax of FAISS' index_factory [IVFn,SQfp16 with about n = 4 "
-        "sqrt(sentences) lists; Flat for few sentences]",
-    )
-    add(
-        "--probes",
-        metavar="N",
-        type=at_least(1),
-        default=32,
-        help="number of FAISS lists to search for each sentence [32]",
+    sentence_vectors.add_search_flags(
+        parser,
+        "compute margins only for candidates from a FAISS index, and print the recall compared "
+        "with the exact search",
     )
     outputs.add_scores(parser, "margin of each pair")
     sentence_vectors.add_drop_copies(parser)
@@ -90,8 +75,7 @@ def check(flags: Namespace) -> None:
         raise ConfigError(
             "nothing to do: name a file for the pairs with --output=FILE, or score them with --gold"
         )
-    if flags.index and flags.search != "faiss":
-        raise ConfigError("--index needs --search=faiss")
+    sentence_vectors.check_search(flags)
     if flags.scores and flags.output is None:
         raise ConfigError("--scores writes a column of --output; set --output=FILE")
     if flags.shard and flags.output is None:
@@ -192,7 +176,7 @@ def _mine(
 ) -> tuple["PairIndices", dict[str, float]]:
     """Returns the mined pairs, and entries of the report: with --search=faiss, the recall compared
     with the exact search."""
-    from xlj.retrieval import mining
+    from xlj.retrieval import mining, search
 
     if flags.search == "exact":
         return mining.mine(source, target), {}
@@ -202,7 +186,7 @@ def _mine(
     del of_target  # keeps only one index in memory
     of_source = mining.build_search(source, flags.index or "", flags.probes)
     sources = mining.search_chunks(of_source, target)
-    pairs = mining.select_pairs(mining.rank_by_margin(targets, sources))
+    pairs = mining.select_pairs(search.rank_by_margin(targets, sources))
     return pairs, {"recall_at_4": round(recall, 4)}
 
 

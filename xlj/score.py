@@ -1,18 +1,21 @@
-r"""Scores sentence pairs by translation quality, or keeps the best pairs.
+r"""Scores sentence pairs, keeps the best pairs, or correlates scores with gold scores (STS).
 
     python -m xlj.score --checkpoint=DIR --input=pairs.tsv --output=scores.txt
     python -m xlj.score --checkpoint=DIR --source=a.en --target=a.de --by=margin --keep=0.8 \
         --output=kept.tsv
+    python -m xlj.score --checkpoint=DIR --input='sts/test/{language}.tsv' --gold
 
 Each input line is `source TAB target`. Output line i is the score of input line i. With --keep or
 --threshold, the output has the input lines with the best scores instead. --shard=I/N divides the
-work among hosts. More: docs/score.md
+work among hosts. --gold prints correlations with the gold scores of each file. More: docs/score.md
 """
 
 import argparse
 import contextlib
 import itertools
+import json
 import math
+import statistics
 import sys
 import tempfile
 from argparse import Namespace
@@ -43,8 +46,9 @@ def add(parser: Parser) -> None:
         "JSON lines or Parquet [standard input]",
     )
     parser.add_columns(
-        "columns of --input that contain the source and the target: one-based numbers, names in "
-        "the first line, JSON keys, or the two languages of a TMX file [the first two columns]",
+        "columns of --input that contain the source, the target and, with --gold, the gold score: "
+        "one-based numbers, names in the first line, JSON keys, or the two languages of a TMX file "
+        "[the first columns; with --gold, also the usual names]",
     )
     for name in ("--source", "--target"):
         parser.add_file(name, f"file whose line i is the {name[2:]} of pair i, instead of --input")
@@ -78,6 +82,13 @@ def add(parser: Parser) -> None:
     )
     outputs.add_scores(parser, "score of each selected pair")
     sentence_vectors.add_drop_copies(parser)
+    add(
+        "--gold",
+        action="store_true",
+        help="the files of --input have gold scores (semantic textual similarity): print for each "
+        "file Spearman's and Pearson's correlation with them. {language} in --input matches any "
+        "language",
+    )
     parser.add_malformed("the score nan, which --keep and --threshold never select")
     outputs.add_shard_flag(parser)
 
@@ -103,6 +114,19 @@ def check(flags: Namespace) -> None:
         raise ConfigError("name pairs with --input, or with --source and --target, not both")
     if flags.columns and flags.source:
         raise ConfigError("--columns names columns of --input; remove it")
+    if flags.gold:
+        is_written = _is_filter(flags) or flags.shard or flags.output != "-"
+        if is_written or flags.malformed != "error" or not flags.input:
+            raise ConfigError(
+                "--gold reads --input and prints correlations: set --input, and remove --source, "
+                "--target, --output, --keep, --threshold, --shard and --malformed"
+            )
+        if len(flags.columns) not in (0, 3):
+            raise ConfigError(
+                f"--columns={','.join(flags.columns)}: with --gold, name the columns of the two "
+                "sentences and of the score"
+            )
+        return
     if flags.threshold is not None and math.isnan(flags.threshold):
         raise ConfigError("--threshold=nan is not a number")
     if flags.scores and not _is_filter(flags):
@@ -130,6 +154,9 @@ def _is_filter(flags: Namespace) -> bool:
 def main(flags: Namespace) -> None:
     """Scores the input in parts, then writes all scores or the best pairs."""
     check(flags)
+    if flags.gold:
+        _correlate(flags)
+        return
     from xlj.io.part_files import PartFiles
     from xlj.retrieval import pair_scores
 
@@ -161,6 +188,41 @@ def main(flags: Namespace) -> None:
         if flags.shard:
             output = str(folder / ("kept.tsv" if _is_filter(flags) else "scores.txt"))
         _write(flags, output, _all_scores(flags, part_files, units), units)
+
+
+def _correlate(flags: Namespace) -> None:
+    """Prints the correlations of each file, and their average."""
+    from xlj.data.text import templates
+    from xlj.evaluation import sts
+    from xlj.inference import pretrained
+    from xlj.io import file_ranges
+    from xlj.retrieval.pair_scores import PairScorer, TextPair
+
+    if "{language}" in str(flags.input):
+        named = templates.find_languages(str(flags.input))
+        if not named:
+            raise ConfigError(f"--input={flags.input}: there is no such file of any language")
+    else:
+        named = [("", path) for path in file_ranges.files_of_flag("input", flags.input)]
+    # Reads all files before the model is loaded, so that errors in them are reported early.
+    rated = [sts.read(path, flags.columns) for _, path in named]
+    scorer = PairScorer(
+        pretrained.load(flags.checkpoint), flags.by, flags.layer, flags.pooling, flags.prompt
+    )
+    results = []
+    for (language, path), (pairs, gold, genres) in zip(named, rated, strict=True):
+        scores = scorer.scores([TextPair(*pair, "") for pair in pairs], flags.by)
+        results.append(sts.correlate(scores.tolist(), gold))
+        names = {"file": str(path), **({"language": language} if language else {})}
+        counts = {"pairs": len(pairs), **({"genres": genres} if genres else {})}
+        print(json.dumps({**names, **results[-1]._asdict(), **counts}), flush=True)
+    scorer.report()
+    if len(results) > 1:
+        means = sts.Correlations(*map(statistics.fmean, zip(*results, strict=True)))
+        pairs_in_all = sum(len(each.pairs) for each in rated)
+        print(json.dumps({"file": "average", **means._asdict(), "pairs": pairs_in_all}))
+    for warning in dict.fromkeys(each.warning for each in rated if each.warning):
+        print(warning, file=sys.stderr)
 
 
 def _score_parts(

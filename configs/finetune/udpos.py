@@ -17,7 +17,7 @@ def meta_xlm(config):
 
 
 def phrasebook(config):
-    embedded("tags", epochs=2, length=32)(config)
+    embedded("tags", epochs=6, length=32)(config)
     config.optimizer.layer_decay = 0.3  # without it, the model soon memorises English words
 
 

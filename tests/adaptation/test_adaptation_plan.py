@@ -159,7 +159,7 @@ def test_memory_is_parameters_gradients_and_moments(tiny, store, monkeypatch):
     shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0)).params
     parameters = sum(4 * leaf.size for leaf in jax.tree.leaves(shapes))
     assert 4 * parameters <= cost.bytes < 4.01 * parameters + 1000
-    assert 4 * cost.parameters == parameters
+    assert cost.parameters == sum(leaf.size for leaf in jax.tree.leaves(shapes["layers"]))
     # Steps have half the speed of a matrix product on each of the 8 devices.
     assert cost.seconds == pytest.approx(2 * cost.operations / (8 * speeds[0]))
     assert str(plan.Cost(1e15, 7200, 2**31, 9)) == (

@@ -274,11 +274,11 @@ def test_the_measures_read_pairs_whose_sentences_occur_once(tiny):
     }
     samples = {name: TextSample(sides, sides, True) for name, sides in held_out.items()}
     config = parse(tiny)
-    text = stages._test_text(config, REQUEST, samples, Files({}, {}))
+    text = stages._test_text(config, REQUEST, samples, Files({}, {}, {}, {}, {}))
     assert text.lines == {"sw": ["jambo"], "en": ["a", "b"]}
     assert text.pairs == {"en-sw": (["d", "e"], ["w", "v"])}  # de-sw has one pair
     test_sets = {"en-yo": (["a", "a"], ["x", "y"]), "en-sw": (["a"], ["x"])}
-    text = stages._test_text(config, REQUEST, samples, Files(test_sets, {}))
+    text = stages._test_text(config, REQUEST, samples, Files(test_sets, {}, {}, {}, {}))
     assert text.pairs == {"en-yo": test_sets["en-yo"]}
 
 

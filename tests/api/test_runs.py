@@ -66,7 +66,7 @@ def test_scores_of_all_seeds_form_one_table(tmp_path, monkeypatch):
         TaskRun(("en", "de"), seed, 7, {"accuracy": {"en": 70.0 + seed}}, accuracy, tmp_path)
         for seed in (0, 1)
     ]
-    columns, rows = runs.FinetuningRun(tuple(task_runs), {}, True, tmp_path).to_pandas()
+    columns, rows = runs.FinetuningRun(tuple(task_runs), {}, True, 1e-3, tmp_path).to_pandas()
     assert columns == ("trained", "seed", "split", "language", "measure", "value")
     assert rows[:3] == [
         ("en+de", 0, "dev", "en", "accuracy", 70.0),

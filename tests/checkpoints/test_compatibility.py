@@ -48,6 +48,24 @@ def test_the_model_in_a_checkpoint_has_the_rotary_bases_of_its_phase():
 
 
 @pytest.mark.parametrize(
+    "family, own", [("eurobert", ("gelu", "late")), ("xlm_r", ("tanh", "first"))]
+)
+def test_checkpoints_without_keys_of_task_heads_have_the_heads_that_they_were_trained_with(
+    family, own
+):
+    meta = {"config": record(Config(model=dataclasses.replace(MMBERT, family=family)))}
+    meta["config"]["model"].pop("task_head"), meta["config"]["model"].pop("task_pooling")
+    model = Checkpoint("somewhere", 1, meta).model()
+    assert (model.task_head, model.task_pooling) == own
+    assert not compatibility.config_differences(
+        Checkpoint("somewhere", 1, meta), Config(model=model)
+    )
+    meta["config"]["objectives"] = {"tagging": {"labels": ["no"]}}
+    model = Checkpoint("somewhere", 1, meta).model()
+    assert (model.task_head, model.task_pooling) == ("tanh", "first")
+
+
+@pytest.mark.parametrize(
     "path, value",
     [("train.gradient_accumulation_steps", 2), ("train.first_microbatches", 2),
      ("train.batch_warmup", 2), ("data.sampled", "en")],

@@ -55,6 +55,7 @@ from xlj.objectives.rtd.options import ReplacedTokenDetection
 from xlj.objectives.supervised import loss as supervised
 from xlj.objectives.supervised.head import (
     classify,
+    classify_texts,
     classify_tokens,
     init_classification,
     init_token_classification,
@@ -240,6 +241,10 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"vectors": f32(R, H), "rngs": keys(R)},
     ),
     pair_features: ({}, {"first": f32(R, H), "second": f32(R, H)}),
+    classify_texts: (
+        {"params": PARAMS["classification_head"], "model": MODEL, "max_texts": 2},
+        {"hidden": HIDDEN, "tokens": TOKENS, "rngs": keys(R)},
+    ),
     classify_tokens: (
         {"params": PARAMS["tagging_head"], "model": MODEL, "rate": 0.1},
         {"hidden": HIDDEN, "rngs": keys(R)},

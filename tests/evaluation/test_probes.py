@@ -15,18 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj import align, phrasebook, retrieve
+from xlj import align, phrasebook, retrieve, score, search
 from xlj.checkpoints import reading
-from xlj.config import ConfigError, Mesh, parse
+from xlj.config import ConfigError, Mesh, default, parse
 from xlj.config.choices import AlignmentOptions
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed.preemption import Interrupted
-from xlj.evaluation import probes
+from xlj.evaluation import bitext, probes, sts
+from xlj.evaluation.metrics import ranking_scores
 from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder
 from xlj.models.encoder import middle_layer
+from xlj.retrieval import beir, changed_sentences
+from xlj.retrieval.embedder import Embedder
 from xlj.sharding import meshes, trees
 from xlj.training import loop, metrics, start
 from xlj.training.state import State
@@ -60,7 +63,23 @@ def files(tmp_path_factory):
             links = " ".join(f"{i}-{j}" for i, j in sorted(example.alignment))
             lines.append("\t".join([*sides, links]) + "\n")
         (folder / f"{pair}.tsv").write_text("".join(lines), encoding="utf-8")
+    sides = [(folder / f"en-de.{x}").read_text("utf-8").splitlines() for x in ("en", "de")]
+    pairs = enumerate(zip(*sides, strict=True))
+    rows = [f"{first}\t{second}\t{k * 7 % 11 / 2}\n" for k, (first, second) in pairs]
+    (folder / "sts.de").write_text("".join(rows), encoding="utf-8")
+    write_search_set(folder / "search.de", *sides)
     return folder
+
+
+def write_search_set(folder, queries, documents):
+    """Writes a search set in which document i answers query i, and document i + 1 does in part."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, texts in (("queries", queries), ("corpus", documents)):
+        lines = [json.dumps({"_id": f"{k}", "text": text}) for k, text in enumerate(texts)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines), "utf-8")
+    grades = [f"{k}\t{k}\t2\n{k}\t{k + 1}\t1\n" for k in range(len(queries) - 1)]
+    text = "".join(["query-id\tcorpus-id\tscore\n", *grades])
+    (folder / "qrels/dev.tsv").write_text(text, "utf-8")
 
 
 @pytest.fixture
@@ -76,6 +95,20 @@ def enable_all_evaluations(tiny, files):
     tiny.evaluation.alignment.source = f"{files}/none.{{pair}},{files}/{{pair}}.tsv"
     tiny.evaluation.retrieval.layer = tiny.evaluation.alignment.layer = LAYER
     return tiny
+
+
+def enable_other_evaluations(config, files):
+    config.evaluation.retrieval.changed = "numbers"
+    config.evaluation.sts.source, config.evaluation.sts.languages = (
+        f"{files}/sts.{{language}}",
+        "de",
+    )
+    config.evaluation.search.source, config.evaluation.search.languages = (
+        f"{files}/search.{{language}}",
+        "de",
+    )
+    config.evaluation.search.split = "dev"
+    config.evaluation.sts.layer = config.evaluation.search.layer = LAYER
 
 
 @dataclasses.dataclass
@@ -108,6 +141,7 @@ def both_runs(request, make_tiny, files, tmp_path_factory):
     """A run with probes, and the same run without probes."""
     devices, fsdp = request.param
     config, folder = enable_all_evaluations(make_tiny(), files), tmp_path_factory.mktemp("runs")
+    enable_other_evaluations(config, files)
     store = prepare_rows(parse(config))
     config.mesh.fsdp = fsdp
     make_smaller_mesh = functools.partial(meshes.make_mesh, devices=jax.devices()[:devices])
@@ -133,9 +167,11 @@ def test_probes_add_metrics_for_each_language_pair_and_the_mean(both_runs):
     added = [{key for key in a if key not in b} for a, b in line_pairs]
     measured = [{key for key in line if not key.endswith("perplexity")} for line in added if line]
     names = ("/en-de", "/en-sw", "")
+    measures = ("accuracy", "f1", "xsim", "xsimpp")
     assert measured == 3 * [
-        {f"eval/sentence_retrieval{name}/accuracy" for name in names}
+        {f"eval/sentence_retrieval{name}/{measure}" for name in names for measure in measures}
         | {f"eval/word_alignment{name}/aer" for name in names}
+        | {f"eval/sts{name}/{key}" for name in ("/de", "") for key in ("spearman", "pearson")}
     ]
 
 
@@ -160,6 +196,21 @@ def test_probes_return_what_the_commands_print_for_the_checkpoint(both_runs, fil
     assert printed["sentences"] == SENTENCES
     directions = printed["source_to_target"], printed["target_to_source"]
     assert last["eval/sentence_retrieval/en-sw/accuracy"] == np.mean(directions)
+    for name in ("f1", "xsim"):
+        both = [printed[f"{name}_{way}"] for way in ("source_to_target", "target_to_source")]
+        assert last[f"eval/sentence_retrieval/en-sw/{name}"] == np.mean(both)
+    scores = Path(run_with_probes.workdir.parent, "scores.json")
+    of_set = [f"--set={files}/en-sw.{{language}}", "--languages=en,sw", f"--json={scores}"]
+    call(retrieve.main, *arguments, *of_set, "--changed=numbers")
+    rows = {row["source"]: row for row in json.loads(scores.read_text())["pairs"]}
+    assert last["eval/sentence_retrieval/en-sw/xsimpp"] == rows["sw"]["xsimpp"]
+    printed = json.loads(call(score.main, *arguments, f"--input={files}/sts.de", "--gold").out)
+    assert last["eval/sts/de/spearman"] == pytest.approx(printed["spearman"])
+    assert last["eval/sts/pearson"] == pytest.approx(printed["pearson"])
+    searched = [f"--data={files}/search.de", "--split=dev", "--cutoffs=10"]
+    printed = json.loads(call(search.main, *arguments, *searched).out)
+    for name in ("ndcg@10", "mrr@10", "recall@10"):
+        assert last[f"eval/search/de/{name}"] == last[f"eval/search/{name}"] == printed[name] > 0
     pairs = [f"--input={files}/en-sw.tsv", "--gold"]
     printed = json.loads(call(align.main, *arguments, *pairs).out)
     assert round(last["eval/word_alignment/en-sw/aer"], 6) == printed["aer"]
@@ -178,7 +229,9 @@ def test_retrieval_measures_the_accuracy_on_held_out_pairs(tiny, store):
     state = random_state(config)
     accuracies = measures[0](state)
     assert len(measures) == 1 and set(accuracies) == {
-        f"eval/sentence_retrieval{pair}/accuracy" for pair in ("/en-de", "/en-sw", "")
+        f"eval/sentence_retrieval{pair}/{measure}"
+        for pair in ("/en-de", "/en-sw", "")
+        for measure in ("accuracy", "f1", "xsim")
     }
     mean = np.mean(
         [accuracies[f"eval/sentence_retrieval/{pair}/accuracy"] for pair in ("en-de", "en-sw")]
@@ -193,6 +246,43 @@ def test_retrieval_measures_the_accuracy_on_held_out_pairs(tiny, store):
     assert accuracy((first, second)) == accuracies["eval/sentence_retrieval/en-de/accuracy"] < 0.6
     shifted = second.select(np.arange(count) > 0), first.select(np.arange(count) < count - 1)
     assert accuracy(shifted) < 0.2
+
+
+def test_similarity_search_and_changed_sentences_equal_the_library(tiny, store, files):
+    tiny.evaluation.retrieval.source = f"{files}/{{pair}}.{{source}}|{files}/{{pair}}.{{target}}"
+    tiny.evaluation.retrieval.layer, tiny.evaluation.retrieval.pairs = LAYER, "en-de"
+    enable_other_evaluations(tiny, files)
+    tiny.evaluation.sts.sentences = tiny.evaluation.search.queries = 30
+    config = parse(tiny)
+    state, read = random_state(config), probes.read_files(config)
+    metrics = {}
+    for measure in make_probes(config, store):
+        metrics |= measure(state)
+    vocabulary = Vocabulary.load(store.vocabulary_file)
+    embedder = Embedder(Pretrained(state.params, config.model, vocabulary), [LAYER], "mean")
+    english, german = read.parallel["en-de"]
+    changed = changed_sentences.of_sources(["numbers"], english)
+    assert read.changed == {"en-de": changed}
+    texts = english, german, [each.text for each in changed]
+    vectors = [embedder.embed(text)[0] for text in texts]
+    expected = bitext.score_plus_plus(vectors[1], vectors[0], english, changed, vectors[2])
+    assert metrics["eval/sentence_retrieval/en-de/xsimpp"] == expected.error > 0
+    both = bitext.score(bitext.search(*vectors[:2]), (english, german))
+    for number, name in enumerate(bitext.Scores._fields):
+        assert metrics[f"eval/sentence_retrieval/en-de/{name}"] == np.mean(both, 0)[number]
+    rated = read.rated["de"]
+    assert len(rated.pairs) == 30
+    sides = [embedder.embed(side)[0] for side in zip(*rated.pairs, strict=True)]
+    cosines = [float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(*sides)]  # noqa: B905
+    correlations = sts.correlate(cosines, rated.scores)
+    assert metrics["eval/sts/de/spearman"] == pytest.approx(correlations.spearman)
+    assert metrics["eval/sts/pearson"] == pytest.approx(correlations.pearson, abs=1e-5)
+    judged = read.judged["de"]
+    assert len(judged.queries) == 30 and len(judged.judgements) == SENTENCES - 1
+    run = beir.run_of(judged, beir.rank(judged, embedder, embedder, 10))
+    of_queries = ranking_scores(run, judged.judgements, (10,)).values()
+    assert metrics["eval/search/de/ndcg@10"] == np.mean([each["ndcg@10"] for each in of_queries])
+    assert 0 < metrics["eval/search/recall@10"] < 1
 
 
 def random_state(config):
@@ -341,6 +431,40 @@ def test_errors_name_the_bad_file_or_key(probed_config, files, tmp_path):
     assert_refused("one has fewer than two sentence pairs")
     retrieval.source = "a|b|c"
     assert_refused("has no file for en-de; tried a|b|c")
+
+
+def test_errors_of_other_evaluations_name_the_key(tiny, files):
+    def assert_refused(message):
+        with pytest.raises(ConfigError, match=message):
+            probes.read_files(parse(tiny))
+
+    retrieval, similarity = tiny.evaluation.retrieval, tiny.evaluation.sts
+    retrieval.changed, retrieval.source = "numbers", "held_out"
+    assert_refused(r"evaluation\.retrieval\.changed=numbers needs text, but held_out has only")
+    retrieval.source = f"{files}/en-{{target}}.en|{files}/en-{{target}}.de"
+    retrieval.pairs, retrieval.sentences = "en-de", 2
+    assert_refused("numbers: there is no changed sentence")
+    retrieval.pairs = "fr-de"
+    assert_refused(
+        r"changed=numbers: no pair of evaluation\.retrieval has English \(en, eng, eng_L"
+    )
+    retrieval.update(type(retrieval)(default().evaluation.retrieval))
+    similarity.source, similarity.languages = f"{files}/sts.{{language}}", "de,fr"
+    assert_refused(r"evaluation\.sts\.source has no file for fr; tried .*sts\.fr.*sts\.languages")
+    similarity.source = f"{files}/sts.de"
+    assert_refused(r"evaluation\.sts\.source: de and fr have the same file .*use {language}")
+    similarity.source, similarity.languages = f"{files}/sts.{{language}}|{files}/sts.de", "de"
+    assert_refused(r"evaluation\.sts\.source: .* names more than one file; expected FILE$")
+    similarity.source = "held_out"
+    assert_refused(r"evaluation\.sts\.source=held_out: held_out has no gold links or scores")
+    similarity.source, similarity.layer = f"{files}/sts.{{language}}", 9
+    assert_refused(r"evaluation\.sts\.layer=9 is beyond model\.layers=2")
+    similarity.update(type(similarity)(default().evaluation.sts))
+    tiny.evaluation.search.source = f"{files}/search.{{language}}"
+    tiny.evaluation.search.languages = "de"
+    assert_refused(r"search\.de: there is no file qrels/test\.tsv")
+    tiny.evaluation.search.source = f"{files}/sts.{{language}}"
+    assert_refused(r"evaluation\.search\.source has no file for de; tried .*sts\.de")
 
 
 def lists(ragged):

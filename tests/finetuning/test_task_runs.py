@@ -416,6 +416,12 @@ def test_invalid_options_and_data_are_refused_before_training(
         ({"task.metric": "squad"}, "task.metric=squad is not a metric of task.kind=classification"),
         ({"task.answer_length": 3}, "task.answer_length is set to 3 but has no effect"),
         ({"train.gradient_accumulation_steps": 3}, "not divisible"),
+        ({"task.pooling": "mean", "task.pairs": "apart"}, "task.pairs=apart, the head reads the"),
+        ({"task.pooling": "mean", "train.steps": 0}, "task.pooling=mean: train.steps=0 scores"),
+        (
+            {"task.kind": "tagging", "task.pooling": "mean"},
+            "task.pooling is set to 'mean' but has no effect",
+        ),
         (
             {"task.kind": "tagging", "task.pairs": "apart"},
             "task.pairs is set to 'apart' but has no effect",

@@ -174,11 +174,14 @@ def convert_state_dict(name, state, model=None):
     return params, head
 
 
-def separate(state, prefix):
-    """Returns the state dict of a gte model in the fused layout of the Hub with the separate names.
+def separate(state):
+    """Returns the tensors of a gte model in any layout with the separate names.
 
     The rows of `qkv_proj` are query, key and value. Those of `up_gate_proj` are up, then gate.
     """
+    if not any("qkv_proj" in name for name in state):
+        return state
+    prefix = next(name for name in state if "embeddings" in name).partition(".")[0]
     parts = {
         "attention.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
         "mlp.up_gate_proj": ("mlp.up_proj", "mlp.gate_proj"),
@@ -191,9 +194,12 @@ def separate(state, prefix):
         "mlp_ln": "post_mlp_layernorm",
         "lm_head.norm": "lm_head.layer_norm",
     }
+    if not any(name.startswith("lm_head") for name in state):  # the model has a task head
+        del names["lm_head.norm"]
     assert all(any(part in name for name in state) for part in (*parts, *names))
     result = {}
     for name, tensor in state.items():
+        name = name.replace(f"{prefix}.pooler", "gte.pooler")
         for old, new in names.items():
             name = name.replace(old, new)
         fused = next((part for part in parts if part in name), None)

@@ -209,6 +209,9 @@ def test_a_folder_is_written_back_bit_for_bit(name, names, exported_from, tmp_pa
     else:
         run("export", f"--checkpoint={path}", f"--output={out}")
     before, after = (load_file(p / "model.safetensors") for p in (path, out))
+    if name.startswith("Gte"):
+        assert "new.encoder.layer.0.attention.qkv_proj.weight" in after
+        before, after = modern_models.separate(before), modern_models.separate(after)
     assert before.keys() == after.keys()
     for tensor in before:
         assert before[tensor].tobytes() == after[tensor].tobytes(), tensor
@@ -229,41 +232,98 @@ def test_a_folder_is_written_back_bit_for_bit(name, names, exported_from, tmp_pa
         }
 
 
+POOLED, TOKENS = "ForSequenceClassification", "ForTokenClassification"
+HEADS = [
+    ("Gte-large", POOLED, "classification", "new, fused", {}),
+    ("Gte-small", POOLED, "regression", "native", {}),
+    ("Gte-small", TOKENS, "tagging", "native", {}),
+    ("EuroBert-small", TOKENS, "tagging", "native", {}),
+    ("EuroBert-small", POOLED, "classification", "native", {"classifier_pooling": "bos"}),
+    ("EuroBert-small", POOLED, "classification", "native", {"classifier_pooling": "mean"}),
+    ("EuroBert-small", POOLED, "regression", "native", {"classifier_pooling": "late"}),
+    ("ModernBert-small", POOLED, "classification", "native", {"classifier_pooling": "cls"}),
+    ("ModernBert-large", POOLED, "classification", "native", {"classifier_pooling": "mean"}),
+    ("ModernBert-small", POOLED, "regression", "native", {"classifier_pooling": "mean"}),
+    ("ModernBert-small", TOKENS, "tagging", "native", {}),
+    ("ModernBert-large", "ForQuestionAnswering", "question_answering", "native", {}),
+    ("ModernBert-small", "ForMultipleChoice", "multiple_choice", "native", {}),
+    ("ModernBert-large", "ForMultipleChoice", "multiple_choice", "native",
+     {"classifier_pooling": "mean"}),
+]  # fmt: skip
+LABELS = {0: "no", 1: "perhaps", 2: "yes"}
+TEXTS = ((30, 7, 16), (11, 29, 8))
+"""The lengths of the texts. A row of multiple choice has three texts, other rows have one."""
+
+
+def hf_task_logits(model, kind, texts):
+    """Returns the logits that transformers computes of padded texts, which are native ids."""
+    import torch
+
+    longest = max(map(len, texts))
+    ids = torch.tensor(np.stack([np.pad(text, (0, longest - len(text))) for text in texts]))
+    mask = torch.tensor([[place < len(text) for place in range(longest)] for text in texts]).long()
+    if kind == "multiple_choice":
+        ids, mask = ids.view(len(TEXTS), -1, longest), mask.view(len(TEXTS), -1, longest)
+    with torch.no_grad():
+        output = model(input_ids=ids, attention_mask=mask)
+    if kind == "question_answering":
+        return np.stack([output.start_logits.numpy(), output.end_logits.numpy()], -1)
+    return output.logits.numpy()
+
+
 @pytest.mark.parity
-@pytest.mark.parametrize(
-    "name, head, kind, names",
-    [
-        ("Gte-large", "ForSequenceClassification", "classification", "new, fused"),
-        ("Gte-small", "ForTokenClassification", "tagging", "native"),
-        ("EuroBert-small", "ForTokenClassification", "tagging", "native"),
-    ],
-)
-def test_task_heads_are_imported_and_exported(name, head, kind, names, tmp_path, vocabulary):
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    path, labels = tmp_path / "source", {0: "no", 1: "perhaps", 2: "yes"}
+@pytest.mark.parametrize("name, head, kind, names, changes", HEADS)
+def test_task_heads_are_imported_and_exported(
+    name, head, kind, names, changes, tmp_path, vocabulary
+):
+    transformers = pytest.importorskip("transformers")
+    path, out = tmp_path / "source", tmp_path / "again"
+    labels = {"regression": {0: "LABEL_0"}, "classification": LABELS, "tagging": LABELS}
+    named = {"id2label": labels[kind]} if kind in labels else {}
     hf_vocabulary, model = save_random_model(
-        name, path, vocabulary, 1.0, head, names, id2label=labels
+        name, path, vocabulary, 1.0, head, names, **named, **changes
     )
     source = stored_models.find(path)
-    assert source.labels == ("no", "perhaps", "yes")
-    params = source.params(meshes.one_device())
-    tokens = np.arange(4, 64, dtype=np.int32).reshape(2, 30)
-    tokens[:, 0] = 0
-    logits = supervised.logits(
-        kind, params, source.model, jnp.asarray(tokens), jnp.zeros((2, 2), jnp.int32)
+    assert source.labels == (tuple(LABELS.values()) if named.get("id2label") == LABELS else ())
+    rng = np.random.default_rng(0)
+    texts = [
+        np.array([0, *rng.integers(4, hf_vocabulary.size - 1, length - 2), 2])
+        for lengths in TEXTS
+        for length in lengths
+    ]
+    rows = [np.concatenate(texts[:3]), np.concatenate(texts[3:])]
+    rows = rows if kind == "multiple_choice" else texts
+    tokens = np.stack([np.pad(row, (0, 60 - len(row)), constant_values=1) for row in rows])
+    logits = np.asarray(
+        supervised.logits(
+            kind,
+            source.params(meshes.one_device()),
+            source.model,
+            jnp.asarray(tokens.astype(np.int32)),
+            jnp.zeros((len(tokens), 2), jnp.int32),
+        )
     )
-    ids = torch.tensor(hf_vocabulary.native_ids[tokens])
-    with torch.no_grad():
-        expected = model(ids).logits
-    np.testing.assert_allclose(logits, expected.numpy(), atol=1e-5, rtol=0)
-    run("export", f"--checkpoint={path}", f"--output={tmp_path}/again")
-    again, report = getattr(transformers, f"AutoModel{head}").from_pretrained(
-        tmp_path / "again", output_loading_info=True
-    )
+    native = [hf_vocabulary.native_ids[text] for text in texts]
+    expected = hf_task_logits(model, kind, native)
+    if kind in ("tagging", "question_answering"):
+        for row, text in enumerate(texts):
+            here = slice(len(text))
+            np.testing.assert_allclose(logits[row, here], expected[row, here], atol=1e-5, rtol=0)
+    else:
+        assert (logits[:, expected.shape[1] :] == -np.inf).all()
+        np.testing.assert_allclose(logits[:, : expected.shape[1]], expected, atol=1e-5, rtol=0)
+    run("export", f"--checkpoint={path}", f"--output={out}")
+    auto = getattr(transformers, f"AutoModel{head}")
+    again, report = auto.from_pretrained(out, output_loading_info=True)
+    assert type(again) is type(model)
     assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    assert again.config.id2label == labels
-    with torch.no_grad():
-        assert torch.equal(again.eval()(ids).logits, expected)
+    assert again.config.id2label == model.config.id2label
+    np.testing.assert_allclose(hf_task_logits(again.eval(), kind, native), expected, atol=1e-6)
+    before, after = (
+        modern_models.separate(load_file(p / "model.safetensors")) for p in (path, out)
+    )
+    assert before.keys() == after.keys()
+    assert all(before[tensor].tobytes() == after[tensor].tobytes() for tensor in before)
 
 
 MODERN = {
@@ -276,7 +336,7 @@ MODERN = {
 }  # fmt: skip
 TIED = {
     "modernbert": ("model.embeddings.tok_embeddings.weight", "decoder.weight"),
-    "gte": ("gte.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
+    "gte": ("new.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
 }
 """The names of the word embeddings and of their copy in the head, which xlj does not write."""
 
@@ -287,20 +347,25 @@ SPECIALS = {
 }
 """The special tokens whose ids config.json has, with their ids in xlj."""
 
-WRITTEN = [(kind, "") for kind in MODERN] + [("gte", "gte, fused"), ("gte", "new, fused")]
+LABELLED = ("classification", "tagging")
+WRITTEN = [
+    *((kind, "") for kind in MODERN if kind != "gte"),
+    *(("gte", names) for names in ("new, fused", "gte, fused", "separate")),
+]
 
 
 @pytest.fixture
 def write_folder(tmp_path, vocabulary, params_of):
     """A function that writes the folder of a random model with xlj.
 
-    Its arguments are the options, the set of tensor names, the number of surplus rows, and the kind
-    of task of a head with two labels. It returns the folder, its model and its leaves.
+    Its arguments are the options, the set of tensor names (xlj exports only the first), the number
+    of surplus rows, and the kind of task of a head with two labels. It returns the folder, its
+    model and its leaves.
     """
 
     def make(kind, names="", surplus=0, task=""):
         model = Model(layers=3, hidden=32, heads=4, intermediate=24, positions=42, **MODERN[kind])
-        labels = ("no", "yes") if task else ()
+        labels = ("no", "yes") if task in LABELLED else ()
         params = params_of(model, vocabulary.size, not task, task, labels)
         leaves = trees.named_leaves(params)
         rng = np.random.default_rng(3)
@@ -309,7 +374,8 @@ def write_folder(tmp_path, vocabulary, params_of):
             if surplus and len(leaf) == vocabulary.size:
                 rows = rng.normal(size=(surplus, *leaf.shape[1:])).astype(np.float32)
                 leaves[f"surplus/{name}"] = rows
-        plan = to_hugging_face.plan(leaves, model, vocabulary, False, labels, names)
+        plan = to_hugging_face.plan(leaves, model, vocabulary, False, labels)
+        plan = dataclasses.replace(plan, architecture=plan.architecture.with_names(names))
         with atomic.new_folder(tmp_path / "written") as folder:
             to_hugging_face.write(folder, plan, leaves, model, vocabulary)
         return tmp_path / "written", model, leaves
@@ -360,11 +426,11 @@ def test_written_files_have_the_names_rows_and_ids_of_transformers(
     """
     folder, model, leaves = write_folder(kind, names)
     state = load_file(folder / "model.safetensors")
-    if names:
-        state = modern_models.separate(state, names.partition(",")[0])
+    if "fused" in names:
+        state = modern_models.separate(state)
     if kind in TIED:
         table, decoder = TIED[kind]
-        state[decoder] = state[table]
+        state[decoder] = state[table.replace("new.", "gte.")]
     name = {"modernbert": "ModernBert", "eurobert": "EuroBert", "gte": "Gte"}[kind]
     params, params["prediction_head"] = modern_models.convert_state_dict(name, state, model)
     for leaf in ("embeddings/word", "prediction_head/bias", "prediction_head/word"):
@@ -380,24 +446,54 @@ def test_written_files_have_the_names_rows_and_ids_of_transformers(
 @pytest.mark.parametrize(
     "kind, names, task, head",
     [
-        ("gte", "", "classification", ["gte.pooler.dense", "classifier"]),
+        ("gte", "separate", "classification", ["gte.pooler.dense", "classifier"]),
         ("gte", "new, fused", "classification", ["new.pooler.dense", "classifier"]),
         ("gte", "gte, fused", "tagging", ["classifier"]),
+        ("gte", "new, fused", "regression", ["new.pooler.dense", "classifier"]),
+        ("eurobert", "", "classification", ["dense", "classifier"]),
+        ("eurobert", "", "regression", ["dense", "classifier"]),
         ("eurobert", "", "tagging", ["classifier"]),
+        *(("modernbert", "", task, ["head.dense", "head.norm", "classifier"])
+          for task in (*LABELLED, "question_answering", "multiple_choice", "regression")),
     ],
-)
+)  # fmt: skip
 def test_tensors_of_task_heads_have_the_names_of_transformers(
     kind, names, task, head, write_folder
 ):
     folder, _, leaves = write_folder(kind, names, task=task)
     tensors = load_file(folder / "model.safetensors")
-    in_head = {name for name in tensors if "pooler" in name or "." not in name.partition(".")[2]}
-    assert in_head == {f"{name}.{part}" for name in head for part in ("weight", "bias")}
+    in_head = {
+        name
+        for name in tensors
+        if "pooler" in name or name.partition(".")[0] not in ("model", "gte", "new")
+    }
+    names = {f"{name}.{part}" for name in head for part in ("weight", "bias")}
+    assert in_head == names - {"head.dense.bias", "head.norm.bias"}
     output = leaves[f"{task}_head/output/kernel"]
     np.testing.assert_array_equal(tensors["classifier.weight"], output.T)
     imported, params = import_folder(folder)
-    assert imported.head == f"{task}_head" and imported.labels == ("no", "yes")
+    assert imported.head == f"{task}_head"
+    assert imported.labels == (("no", "yes") if task in LABELLED else ())
     assert_leaves(params, leaves)
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean", "late"])
+@pytest.mark.parametrize("kind", ["modernbert", "eurobert"])
+def test_the_pooling_of_a_task_head_is_written_and_read(kind, pooling, write_folder, monkeypatch):
+    monkeypatch.setitem(MODERN[kind], "task_pooling", pooling)
+    folder, model, _ = write_folder(kind, task="classification")
+    written = json.loads((folder / "config.json").read_text())["classifier_pooling"]
+    first = "cls" if kind == "modernbert" else "bos"
+    if kind == "modernbert" and pooling == "late":  # transformers lacks it
+        assert written == "cls" and not import_folder(folder)[0].head
+        return
+    assert written == {"first": first}.get(pooling, pooling)
+    imported, _ = import_folder(folder)
+    assert imported.head and imported.model.task_pooling == pooling
+    assert imported.model.task_head == model.task_head
+    if kind == "eurobert":  # the key of older files
+        rewrite(folder, classifier_pooling=None, clf_pooling=written)
+        assert import_folder(folder)[0].model == imported.model
 
 
 def test_a_task_head_of_the_code_on_the_hub_is_read(write_folder):
@@ -427,7 +523,7 @@ def test_a_copy_of_the_tied_table_is_compared_and_not_read(kind, write_folder, m
         from_hugging_face.inspect(folder)
 
 
-@pytest.mark.parametrize("names", ["", "new, fused"])
+@pytest.mark.parametrize("names", ["separate", "new, fused"])
 def test_one_parameter_at_a_time_is_in_memory(names, write_folder, tmp_path, vocabulary):
     _, model, leaves = write_folder("gte", names)
     references = []
@@ -443,7 +539,8 @@ def test_one_parameter_at_a_time_is_in_memory(names, write_folder, tmp_path, voc
             return loaded_array
 
     on_disk = {name: OnDisk(leaf) for name, leaf in leaves.items()}
-    plan = to_hugging_face.plan(on_disk, model, vocabulary, False, names=names)
+    plan = to_hugging_face.plan(on_disk, model, vocabulary, False)
+    plan = dataclasses.replace(plan, architecture=plan.architecture.with_names(names))
     to_hugging_face.write(tmp_path, plan, on_disk, model, vocabulary)
     assert len(references) == len(leaves)
     assert (tmp_path / "model.safetensors").read_bytes() == (

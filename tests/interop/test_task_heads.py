@@ -169,6 +169,7 @@ def test_a_model_of_transformers_is_imported_and_exported_with_its_head(
                 torch.testing.assert_close(actual, expected)
 
 
+LAYERS = "the head of {}Classification has other layers than model.task_head={}"
 BIASED = Model(
     layers=3, hidden=32, heads=4, intermediate=48, positions=42, position_bias="gated",
     position_distance=20, absolute_positions=False,
@@ -248,6 +249,28 @@ def test_a_head_that_xlj_does_not_have_is_not_read(changes, exported, model):
 
 
 @pytest.mark.parametrize(
+    "changes, head",
+    [
+        ({"problem_type": None}, "regression_head"),  # as in rerankers
+        ({"problem_type": None, "id2label": None}, "regression_head"),  # only `num_labels` is 1
+        ({"problem_type": "multi_label_classification"}, ""),
+        ({"problem_type": None, "id2label": None, "num_labels": None}, ""),  # two labels
+    ],
+)
+def test_a_head_with_one_score_is_read_as_regression(changes, head, exported, model):
+    folder, _ = exported("regression", model)
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["num_labels"], config["id2label"]) == (1, {"0": "LABEL_0"})
+    change_config(folder, **changes)
+    if changes.get("num_labels", 1):
+        imported = from_hugging_face.inspect(folder)
+        assert imported.head == head and imported.labels == ()
+    else:
+        with pytest.raises(ConfigError, match=r"out_proj.* has shape \[1.*imply \[2"):
+            from_hugging_face.inspect(folder)
+
+
+@pytest.mark.parametrize(
     "names, match",
     [
         (
@@ -316,25 +339,48 @@ def test_the_labels_must_match_the_outputs_of_the_head(model, vocabulary, params
 
 
 @pytest.mark.parametrize(
-    "options, kind",
+    "options, kind, reason",
     [
-        (references.families.MODERNBERT, "tagging"),
-        (references.families.MODERNBERT, "classification"),
-        (references.families.EUROBERT, "classification"),
-        (references.families.EUROBERT, "multiple_choice"),
-        (references.families.GTE, "question_answering"),
-        ({"position_bias": "gated"}, "multiple_choice"),
+        (references.families.MODERNBERT, "tagging", LAYERS.format("ModernBertForToken", "tanh")),
+        (references.families.MODERNBERT | {"task_head": "gelu"}, "classification",
+         LAYERS.format("ModernBertForSequence", "gelu")),
+        (references.families.MODERNBERT | {"task_head": "gelu_norm", "task_pooling": "late"},
+         "classification",
+         "ModernBertForSequenceClassification does not support model.task_pooling=late"),
+        (references.families.EUROBERT, "classification",
+         LAYERS.format("EuroBertForSequence", "tanh")),
+        (references.families.EUROBERT | {"task_head": "gelu"}, "question_answering",
+         "transformers has no EuroBertForQuestionAnswering"),
+        (references.families.EUROBERT | {"task_head": "gelu"}, "multiple_choice",
+         "transformers has no EuroBertForMultipleChoice"),
+        (references.families.GTE, "question_answering",
+         "transformers has no GteForQuestionAnswering"),
+        ({"position_bias": "gated"}, "multiple_choice", "transformers has no XljForMultipleChoice"),
+        ({"task_pooling": "mean"}, "regression",
+         "XLMRobertaForSequenceClassification does not support model.task_pooling=mean"),
+        ({"task_head": "gelu_norm"}, "tagging",
+         LAYERS.format("XLMRobertaForToken", "gelu_norm")),
     ],
-)
+)  # fmt: skip
 def test_a_head_that_the_architecture_lacks_is_reported_and_not_exported(
-    options, kind, model, vocabulary, params_of
+    options, kind, reason, model, vocabulary, params_of
 ):
     model = dataclasses.replace(model, **options)
     leaves = named_leaves(params_of(model, vocabulary.size, True, kind, LABELS))
     plan = to_hugging_face.plan(leaves, model, vocabulary, False, LABELS)
     assert plan.head == "prediction_head" and not plan.labels
     reasons = {plan.left_out.get(name) for name in leaves if name.startswith(f"{kind}_head/")}
-    assert reasons == {"transformers has a different head for this task and architecture"}
+    assert reasons == {reason}
+
+
+@pytest.mark.parametrize("options", [{"task_head": "gelu"}, {"task_pooling": "mean"}])
+def test_options_of_heads_of_texts_do_not_change_heads_of_tokens(
+    options, model, vocabulary, params_of
+):
+    model = dataclasses.replace(model, **options)
+    leaves = named_leaves(params_of(model, vocabulary.size, True, "tagging", LABELS))
+    plan = to_hugging_face.plan(leaves, model, vocabulary, False, LABELS)
+    assert plan.head == "tagging_head"
 
 
 @pytest.mark.parametrize("typed", [False, True])

@@ -1,19 +1,27 @@
 """Losses of labelled rows against NumPy, their gradients, padding and dropout of heads."""
 
+import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiled import compiled
+from references import heads as reference
 
 from xlj.config import Model
 from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives.supervised import loss as supervised
-from xlj.objectives.supervised.head import classify, classify_tokens, pair_features
+from xlj.objectives.supervised.head import (
+    classify,
+    classify_tokens,
+    of_kind,
+    pair_features,
+)
 from xlj.objectives.supervised.options import SUPERVISED
 
 MODEL = Model(layers=2, hidden=16, heads=2, intermediate=32, positions=34, dropout=0.3)
@@ -165,6 +173,51 @@ def test_padding_has_no_effect(kind):
         long = long[:, :LENGTH]
     real = np.ones(len(tokens), bool) if kind in OF_ROWS else tokens != PAD
     np.testing.assert_allclose(long[real], short[real], atol=1e-5)
+
+
+LENGTHS = ((4, 2, 6), (3, 5))
+"""The lengths of the examples in each row of multiple choice. Other rows have one example."""
+
+
+@pytest.mark.parametrize("layers", ["tanh", "gelu", "gelu_norm"])
+@pytest.mark.parametrize(
+    "kind, pooling",
+    [
+        *itertools.product(("classification", "multiple_choice"), ("first", "mean", "late")),
+        ("regression", "mean"),
+        ("tagging", "late"),
+        ("question_answering", "mean"),
+    ],
+)
+def test_heads_of_all_families_equal_the_reference(kind, layers, pooling):
+    """Means include special tokens, and exclude padding and the other examples of a row."""
+    model = dataclasses.replace(
+        MODEL, task_head=layers, task_pooling=pooling, norm_type="unbiased", biases=()
+    )
+    rng = np.random.default_rng(0)
+    tokens = np.full((2, LENGTH + 2), PAD)
+    hidden = rng.normal(size=(*tokens.shape, model.hidden)).astype(np.float32)
+    lengths = LENGTHS if kind == "multiple_choice" else [(sum(row),) for row in LENGTHS]
+    texts = []
+    for row, of_row in enumerate(lengths):
+        ends = np.cumsum(of_row)
+        for start, end in zip([0, *ends], ends, strict=False):
+            tokens[row, start:end] = [BOS, *rng.integers(5, 50, end - start - 2), EOS]
+            texts.append(hidden[row, start:end].astype(np.float64))
+    head = perturbed(supervised.init_head(kind, model, len(CLASSES), jax.random.key(0)))
+    logits = of_kind(kind).logits(head, model, jnp.asarray(hidden), jnp.asarray(tokens), None)
+    if kind == "multiple_choice":
+        assert (logits[0, 3:] == -jnp.inf).all() and (logits[1, 2:] == -jnp.inf).all()
+        logits = np.concatenate([logits[0, :3], logits[1, :2]])[:, None]
+    elif kind in ("tagging", "question_answering"):
+        logits = np.concatenate([logits[row, : sum(LENGTHS[row])] for row in range(2)])
+    head = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), head)
+    assert ("norm" in head) == (layers == "gelu_norm")
+    if kind in OF_ROWS:
+        expected = reference.of_texts(head, model, texts)
+    else:
+        expected = reference.of_vectors(head, model, np.concatenate(texts), by_token=True)
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [*CLASSIFIED, "tagging"])

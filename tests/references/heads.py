@@ -28,6 +28,27 @@ def pointer(head, query, keys):
     return dense(head["key"], keys) @ dense(head["query"], query) / math.sqrt(len(query))
 
 
+def of_texts(head, model, texts):
+    """Logits of the heads that `model.task_head` and `model.task_pooling` name.
+
+    `texts` are the vectors [tokens, hidden] of each text.
+    """
+    if model.task_pooling == "late":
+        return np.stack([of_vectors(head, model, text).mean(0) for text in texts])
+    pooled = [text.mean(0) if model.task_pooling == "mean" else text[0] for text in texts]
+    return of_vectors(head, model, np.stack(pooled))
+
+
+def of_vectors(head, model, x, by_token=False):
+    """Only ModernBERT has layers before the logits of single tokens."""
+    if model.task_head == "gelu_norm":
+        x = norm(head["norm"], model, gelu(dense(head["dense"], x)))
+    elif not by_token:
+        x = dense(head["dense"], x)
+        x = gelu(x) if model.task_head == "gelu" else np.tanh(x)
+    return dense(head["output"], x)
+
+
 def classification(head, vectors, dropped):
     """RoBERTa's head: `dropped(x, site)` before and after a dense layer. The head on InferSent's
     features is the same."""

@@ -10,7 +10,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.evaluation.metrics import best_threshold, pair_scores
-from xlj.retrieval import mining
+from xlj.retrieval import mining, search
 from xlj.retrieval.search import neighbours
 
 
@@ -91,7 +91,7 @@ def test_margins_equal_exact_search_if_all_sentences_are_candidates(sides):
         for a, b in ((first, second), (second, first))
     ]
     pairs, expected = (
-        mining.select_pairs(mining.rank_by_margin(*both_directions)),
+        mining.select_pairs(search.rank_by_margin(*both_directions)),
         mining.mine(first, second),
     )
     np.testing.assert_array_equal(pairs.sources, expected.sources)
@@ -123,7 +123,7 @@ def test_more_probes_raise_recall_and_give_the_pairs_of_exact_search(sides):
         mining.search_chunks(mining.build_search(first, probes=16), second),
     )
     pairs, exact = (
-        mining.select_pairs(mining.rank_by_margin(*both_directions)),
+        mining.select_pairs(search.rank_by_margin(*both_directions)),
         mining.mine(first, second),
     )
     approximate_pairs, exact_pairs = (

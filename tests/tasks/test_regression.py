@@ -1,9 +1,10 @@
 """Regression: rows store scores as the bytes of float32; correlations equal SciPy's."""
 
+import jax
 import numpy as np
 import pytest
 
-from xlj.config import ConfigError
+from xlj.config import ConfigError, Model
 from xlj.config.task import Task
 from xlj.evaluation.metrics import pearson, spearman
 from xlj.objectives.supervised import head as heads
@@ -58,13 +59,18 @@ def test_losses_are_squared_errors_of_the_rows_with_a_score(vocabulary):
 
 
 def test_the_head_reads_the_vector_of_the_first_token_and_has_dropout(monkeypatch):
-    def classify(*arguments):
-        return arguments
+    calls = []
 
-    head, hidden = KIND.head(), np.arange(12).reshape(2, 3, 2)
+    def classify(*arguments):
+        calls.append(arguments)
+        return np.array([[3], [4]])
+
+    head, model, keys = KIND.head(), Model(hidden=2, heads=1), jax.random.split(jax.random.key(0))
+    hidden, tokens = np.arange(12, dtype=np.float32).reshape(2, 3, 2), np.zeros((2, 3), int)
     monkeypatch.setattr(heads, "classify", classify)
-    *others, vectors, rngs = head.logits("head", "model", hidden, "tokens", "keys")
-    assert others == ["head", "model"] and rngs == "keys"
+    assert head.logits("head", model, hidden, tokens, keys).tolist() == [[3], [4]]
+    ((*others, vectors, rngs),) = calls
+    assert others == ["head", model] and rngs is keys
     assert vectors.tolist() == [[0, 1], [6, 7]]
 
 

@@ -121,6 +121,44 @@ def test_a_task_head_is_copied_only_if_its_labels_are_the_same(labels, same, cap
     assert (f"newly initialised: {kernel}" in output) == (f"not used: {kernel}" in output) != same
 
 
+@pytest.mark.parametrize("layers", ["gelu_norm", "tanh"])
+@pytest.mark.parametrize("has_head", [False, True])
+def test_a_task_head_starts_from_the_head_for_masked_tokens_in_modernbert(layers, has_head, capsys):
+    """A task head of the other model with the same labels goes first."""
+    source, fresh = params(7, 0), params(7, 1)
+    rng, device = np.random.default_rng(2), meshes.one_device().devices.flat[0]
+
+    def with_norm(tree, **parts):
+        norm = {"scale": rng.normal(size=8).astype(np.float32)}
+        return tree | {"norm": jax.device_put(norm, device)} | parts
+
+    source["prediction_head"] = with_norm(source["prediction_head"])
+    masked = source["prediction_head"]
+    output = {"kernel": jax.device_put(np.ones((8, 2), np.float32), device)}
+    fresh["tagging_head"] = with_norm({"dense": fresh.pop("prediction_head")["dense"]},
+                                      output=output)  # fmt: skip
+    own = with_norm({"dense": {"kernel": -fresh["tagging_head"]["dense"]["kernel"]}}, output=output)
+    if has_head:
+        source["tagging_head"] = own
+    stored = StoredModel(
+        "there", None, (), lambda: None, lambda mesh: source, {}, str,
+        labels=("no", "yes") if has_head else (),
+    )  # fmt: skip
+    task = SUPERVISED["tagging"](labels=("no", "yes"))
+    config = Config(objectives=Objectives(options={"tagging": task}), model=Model(task_head=layers))
+    result = transfer.transfer_parameters(config, stored, source, fresh, ())["tagging_head"]
+    origin = own if has_head else masked if layers == "gelu_norm" else fresh["tagging_head"]
+    for module in ("dense", "norm"):
+        chex.assert_trees_all_equal(result[module], origin[module])
+    chex.assert_trees_all_equal(result["output"], output)
+    lines = capsys.readouterr().out
+    assert ("from the head for masked tokens: tagging_head/dense/kernel, tagging_head/norm/scale"
+            in lines) == (layers == "gelu_norm" and not has_head)  # fmt: skip
+    assert ("newly initialised: tagging_head/output/kernel" in lines) == (origin is masked)
+    assert ("prediction_head/dense" in lines) == (origin is not masked)  # not used
+    assert "not used: prediction_head/bias" in lines or origin is not masked
+
+
 def test_a_model_of_other_sizes_is_refused():
     with pytest.raises(ConfigError, match="embeddings/word, .*embeddings/position"):
         transfer_from(params(7, 0, hidden=16), params(7, 1), Transfer())

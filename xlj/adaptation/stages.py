@@ -258,8 +258,10 @@ def _with_layer_of_modules(source: StoredModel, config: Config) -> Config:
     if objectives.retrieval.layer == -1:
         ranking = replace(objectives.retrieval, layer=layer)
         objectives = replace(objectives, options={**objectives.options, "retrieval": ranking})
-    if evaluation.retrieval.layer == -1:
-        evaluation = replace(evaluation, retrieval=replace(evaluation.retrieval, layer=layer))
+    for name in ("retrieval", "sts", "search"):
+        section = getattr(evaluation, name)
+        if section.layer == -1:
+            evaluation = replace(evaluation, **{name: replace(section, layer=layer)})
     return replace(config, objectives=objectives, evaluation=evaluation)
 
 

@@ -1,18 +1,23 @@
 """A trained encoder and its uses: sentence vectors, retrieval, word alignment, masked words."""
 
 import dataclasses
+import functools
+import hashlib
+import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
+from xlj.api import mteb_model
 from xlj.api.results import Alignments, Labels, MinedPairs, Retrieved
+from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model
 from xlj.config.choices import ENCODINGS, SIMILARITIES, AlignmentOptions
 from xlj.config.fields import check_choice
@@ -23,7 +28,7 @@ from xlj.data.labelled.examples import Words as TaggedWords
 from xlj.data.labelled.kind import TaskKind
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained
-from xlj.inference.predictor import Labeller
+from xlj.inference.predictor import Labeller, task_of
 from xlj.inference.pretrained import Pretrained
 from xlj.io.quoting import quoted
 from xlj.models import encoder
@@ -77,7 +82,8 @@ def load(path: str | Path, device: str | None = None) -> "Encoder":
     Raises:
       ConfigError: if there is no such model or device, or the model is damaged.
     """
-    return Encoder(pretrained.load(path, device), str(path))
+    loaded = pretrained.load(path, device)
+    return (TaskEncoder if loaded.task else Encoder)(loaded, str(path))
 
 
 class Encoder:
@@ -97,6 +103,21 @@ class Encoder:
 
     def __init__(self, pretrained: Pretrained, source: str = ""):
         self.pretrained, self.source = pretrained, source
+
+    if TYPE_CHECKING:
+
+        def predict(self, texts: Any, *, show_progress_bar: bool | None = None) -> Labels:
+            """A method of `TaskEncoder` only."""
+            raise NotImplementedError
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "predict":
+                try:
+                    task_of(None, (), self.source)
+                except ConfigError as error:
+                    raise _NoTask(str(error)) from None
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         model, size = self.pretrained.model, self.pretrained.vocabulary.size
@@ -134,6 +155,39 @@ class Encoder:
           pooling, batch_size, prompt: the arguments of `embed`.
         """
         return Embedder(self.pretrained, layers, pooling, batch_size, prompt)
+
+    def role_embedder(
+        self,
+        role: str,
+        prompt_text: str | None = None,
+        layers: Sequence[int] = (),
+        pooling: str | None = None,
+        dimensions: int | None = None,
+    ) -> Embedder:
+        """Returns an `Embedder` for queries or for documents.
+
+        Args:
+          role: `query` or `document`.
+          prompt_text: a text to put before each sentence. None for the prompt of the
+            sentence-transformers folder for this role (`document`, `passage` or `corpus` for
+            documents), or for no prompt if there is none, or `layers` or `pooling` is set.
+          layers, pooling: the arguments of `embedder`.
+          dimensions: the number of dimensions to keep of each vector; None for the number that the
+            folder names, else for all.
+
+        Raises:
+          ConfigError: if the vectors have fewer dimensions, or for the reasons of `embedder`.
+        """
+        modules = self.pretrained.sentence
+        if prompt_text is None:
+            uses_modules = not layers and pooling is None
+            prompt_text = modules.role_prompt(role) if modules and uses_modules else ""
+        embedder = Embedder(
+            self.pretrained, layers, pooling, prompt_text=prompt_text, truncate_dim=dimensions
+        )
+        if dimensions and embedder.width < dimensions:
+            raise ConfigError(f"dimensions={dimensions}: the vectors have only {embedder.width}")
+        return embedder
 
     def aligner(
         self,
@@ -251,7 +305,8 @@ class Encoder:
           truncate_dim: the number of dimensions to keep, before normalisation; None for the number
             that the sentence-transformers folder names, else for all.
           batch_size, show_progress_bar, layer, pooling, centred: the arguments of `embed`.
-          fixed: sentence-transformers' other parameters, with the values in `_FIXED`.
+          fixed: sentence-transformers' other parameters, with the values in `_FIXED`, and the
+            parameters of mteb (`mteb_model`), with which `sentences` are batches of texts.
 
         Returns:
           float32 [sentences, width], or [width] for a single string.
@@ -261,6 +316,11 @@ class Encoder:
             of `embed`.
         """
         sentences = fixed.pop("inputs", sentences)
+        if "task_metadata" in fixed:  # mteb calls: the sentences are in batches
+            task, kind = fixed.pop("task_metadata"), fixed.pop("prompt_type", None)
+            sentences = mteb_model.texts_of(sentences, task.name)
+            prompt = mteb_model.prompt(self.pretrained, task, kind) if prompt is None else prompt
+            del fixed["hf_split"], fixed["hf_subset"]
         _check_fixed(fixed)
         if truncate_dim is not None and (type(truncate_dim) is not int or truncate_dim < 1):
             raise ConfigError(f"truncate_dim={truncate_dim!r}: expected a number of at least 1")
@@ -306,6 +366,30 @@ class Encoder:
         sides = (np.atleast_2d(np.asarray(side, np.float32)) for side in (first, second))
         one, other = map(_normalized, sides)
         return one @ other.T
+
+    def similarity_pairwise(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Computes the cosine of each row of `first` with the same row of `second`.
+
+        Args:
+          first, second: [n, hidden].
+
+        Returns:
+          float32 [n].
+        """
+        one, other = (_normalized(np.asarray(side, np.float32)) for side in (first, second))
+        return (one * other).sum(1)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the parameters, the vocabulary and the sentence-transformers modules."""
+        modules = self.pretrained.sentence.record() if self.pretrained.sentence else None
+        values = [digests(self.pretrained.params), self.pretrained.vocabulary.digest, modules]
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    @functools.cached_property
+    def mteb_model_meta(self) -> Any:
+        """The `ModelMeta` that mteb asks of a model. mteb must be installed: `.[mteb]`."""
+        return mteb_model.metadata(self.pretrained, self.source, self.digest, self.embedder().width)
 
     def save_pretrained(
         self, folder: str | Path, layer: int | None = None, pooling: str | None = None
@@ -467,38 +551,6 @@ class Encoder:
         pairs.sentences = sides
         return pairs
 
-    def predict(self, texts: Any, *, show_progress_bar: bool | None = None) -> Labels:
-        """Labels new text with a fine-tuned model, as `xlj predict` does.
-
-        Args:
-          texts: any number of texts; a single string or mapping is one text. A text is a string, a
-            sequence, or a mapping such as `{"text": ..., "text_pair": ...}`. A sequence has the
-            parts of an example (two sentences, question and context, premise and choices) or, for
-            tagging, the words of a sentence.
-          show_progress_bar: None for a bar in terminals only.
-
-        Returns:
-          A dict for each text. docs/predict.md lists the keys for each kind of task, such as
-          `label`, `probability` and `probabilities` for classification. A tagger returns None for a
-          blank string, as `xlj predict` does for a blank line.
-
-        Raises:
-          ConfigError: if the model was not fine-tuned, or a text does not fit its task.
-        """
-        labeller = Labeller(self.pretrained, self.source)
-        items = [texts] if isinstance(texts, (str, Mapping)) else list(texts)
-        examples = [
-            _example(labeller.kind, text, f"text {number}") for number, text in enumerate(items)
-        ]
-        hidden = None if show_progress_bar is None else not show_progress_bar
-        with tqdm(total=len(items), desc="labelling", unit=" texts", disable=hidden) as bar:
-            labels = Labels(labeller.stream(examples, bar.update))
-        cut = [f"{n} {what}" for what, n in labeller.truncated.items() if n and what != "answers"]
-        if cut:
-            message = f"{', '.join(cut)} were truncated: too long for the model"
-            warnings.warn(message, stacklevel=2)
-        return labels
-
     def score(
         self,
         pairs: tuple[str, str] | Iterable[tuple[str, str]],
@@ -593,6 +645,50 @@ class Encoder:
                 f"layer {layer} does not exist; the model has layers 0 to {self.layers}"
             )
         return layer
+
+
+class TaskEncoder(Encoder):
+    """An encoder that was fine-tuned for a task.
+
+    `predict` is not a method of `Encoder`, since mteb takes a model with this method for a
+    cross-encoder. `Encoder(model.pretrained)` gives mteb the vectors of a fine-tuned model.
+    """
+
+    def predict(self, texts: Any, *, show_progress_bar: bool | None = None) -> Labels:
+        """Labels new text with a fine-tuned model, as `xlj predict` does.
+
+        Args:
+          texts: any number of texts; a single string or mapping is one text. A text is a string, a
+            sequence, or a mapping such as `{"text": ..., "text_pair": ...}`. A sequence has the
+            parts of an example (two sentences, question and context, premise and choices) or, for
+            tagging, the words of a sentence.
+          show_progress_bar: None for a bar in terminals only.
+
+        Returns:
+          A dict for each text. docs/predict.md lists the keys for each kind of task, such as
+          `label`, `probability` and `probabilities` for classification. A tagger returns None for a
+          blank string, as `xlj predict` does for a blank line.
+
+        Raises:
+          ConfigError: if the model was not fine-tuned, or a text does not fit its task.
+        """
+        labeller = Labeller(self.pretrained, self.source)
+        items = [texts] if isinstance(texts, (str, Mapping)) else list(texts)
+        examples = [
+            _example(labeller.kind, text, f"text {number}") for number, text in enumerate(items)
+        ]
+        hidden = None if show_progress_bar is None else not show_progress_bar
+        with tqdm(total=len(items), desc="labelling", unit=" texts", disable=hidden) as bar:
+            labels = Labels(labeller.stream(examples, bar.update))
+        cut = [f"{n} {what}" for what, n in labeller.truncated.items() if n and what != "answers"]
+        if cut:
+            message = f"{', '.join(cut)} were truncated: too long for the model"
+            warnings.warn(message, stacklevel=2)
+        return labels
+
+
+class _NoTask(ConfigError, AttributeError):
+    """Raised for `predict` of a model without a task, so that `hasattr` is false."""
 
 
 _AS_ARRAY = "encode returns a NumPy array, which torch.from_numpy converts"

@@ -213,9 +213,7 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
     compares the tensors.) A key that did not exist when the checkpoint was written counts as its
     current default. Objectives that are off in both configs are not compared.
     """
-    # `checkpoint.model()` may have the values of a later phase.
-    first = Model(**checkpoint.config()["model"])
-    differences = model_differences(first, config.model, _FREE_ON_RESUME)
+    differences = model_differences(checkpoint.first_model(), config.model, _FREE_ON_RESUME)
     # Configs of fine-tuning contain one objective only; all others get defaults on both sides.
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
     on = objectives_in(old) | objectives_in(new)
@@ -284,10 +282,11 @@ _FREE = (*_FREE_ON_RESUME, "dropout", "dropout_parts", "attention_dropout", "dty
 """`_FREE_ON_RESUME`, and keys that do not change the results of inference with equal
 parameters."""
 
-_FREE_IN_NEW_RUNS = (*_FREE, "language_embeddings", "middle_norm", "separator")
+_FREE_IN_NEW_RUNS = (*_FREE, "language_embeddings", "middle_norm", "separator", "task_head",
+                     "task_pooling")  # fmt: skip
 """`_FREE`, and options that a new run may set differently, whatever parameters it loads: language
-embeddings, the norm that alignment and retrieval apply to earlier layers, and the separator of
-pairs (a value in `pair_marks`)."""
+embeddings, the norm that alignment and retrieval apply to earlier layers, the separator of pairs (a
+value in `pair_marks`), and the heads of fine-tuning tasks."""
 
 _ROTARY = ("rotary_base", "rotary_local_base", "rotary_factor")
 _ROTARY_KEYS = tuple(f"model.{name}" for name in _ROTARY)

@@ -20,6 +20,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +31,7 @@ from jax.sharding import Mesh
 
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model
+from xlj.config.families import options_of
 from xlj.config.fields import ConfigTree
 from xlj.contracts.arrays import PyTree, Tree
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -38,6 +40,7 @@ from xlj.io import storage
 from xlj.io.atomic import as_config_error
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath, Url, to_path
+from xlj.objectives.supervised.options import recorded_kind
 from xlj.sharding.devices import STORED
 from xlj.sharding.trees import Params, abstract_like, named_leaves, nested, shardings
 
@@ -78,15 +81,24 @@ class Checkpoint:
     def model(self) -> Model:
         """Returns the model's options at the checkpoint's step.
 
-        A phase may have changed the rotary positions. Keys that did not exist when the checkpoint
-        was written have their current defaults.
+        A phase may have changed the rotary positions.
         """
-        config = self.config()
-        values = dict(config["model"])
-        phases = config.get("phases", {}).values()
+        values: dict[str, Any] = {}
+        phases = self.config().get("phases", {}).values()
         for phase in sorted(phases, key=lambda phase: phase["start_step"]):
             values |= phase.get("model", {}) if phase["start_step"] < self.step else {}
-        return Model(**values)
+        return dataclasses.replace(self.first_model(), **values)
+
+    def first_model(self) -> Model:
+        """Returns the model's options in the first phase.
+
+        Keys that did not exist when the checkpoint was written have their current defaults. Without
+        a task head, those of task heads have the values of the family.
+        """
+        config = self.config()
+        options = options_of(config["model"].get("family", Model().family))
+        names = () if recorded_kind(config) else ("task_head", "task_pooling")
+        return Model(**{name: options[name] for name in names} | config["model"])
 
 
 class CheckpointError(ConfigError):

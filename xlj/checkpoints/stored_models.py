@@ -64,7 +64,6 @@ class StoredModel:
       report: a printable report on the tensors of a Hugging Face folder: used, ignored, missing.
       alignment: the options of word alignment in the run's config (`evaluation.alignment`).
       labels: names of the classes or tags of the task head, in order.
-      names: label of the set of tensor names in the Hugging Face folder (`Architecture.names`).
       task: the task for which the model was fine-tuned; None without a task head.
       separators: the number of `</s>` that the task head expects between the sentences of a pair.
       sentence: the modules of a sentence-transformers folder, which compute sentence vectors from
@@ -84,7 +83,6 @@ class StoredModel:
     report: str = ""
     alignment: AlignmentOptions = AlignmentOptions()
     labels: tuple[str, ...] = ()
-    names: str = ""
     task: Task | None = None
     separators: int = 1
     sentence: SentenceModules | None = None
@@ -181,7 +179,6 @@ def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredM
         checkpoint,
         alignment=_read_alignment_options(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
-        names=checkpoint.meta.get("names", ""),
         sentence=sentence_modules.from_record(checkpoint.meta.get("sentence")),
         known=tuple(checkpoint.meta["languages"]),
         task=_read_task(checkpoint),
@@ -255,7 +252,6 @@ def of_folder(path: Path) -> StoredModel:
         digest,
         report=report,
         labels=imported.labels,
-        names=imported.architecture.names,
         task=task,
         separators=separators,
         sentence=sentence,

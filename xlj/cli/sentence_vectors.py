@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli.parser import Parser
+from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
-from xlj.config.choices import POOLINGS
+from xlj.config.choices import POOLINGS, SEARCHES
 
 if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     import numpy as np
@@ -20,8 +20,9 @@ if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     from xlj.retrieval.embedder import Embedder
 
 
-def add_flags(parser: Parser) -> None:
-    """Adds --checkpoint, --layer, --pooling and --prompt."""
+def add_flags(parser: Parser, has_roles: bool = False) -> None:
+    """Adds --checkpoint, --layer, --pooling, and --prompt or, for queries and documents, a flag for
+    the prompt of each role."""
     parser.add_checkpoint()
     parser.add_layer("pool")
     parser.add_argument(
@@ -31,6 +32,16 @@ def add_flags(parser: Parser) -> None:
         "sentence-transformers. text: the mean of the text's tokens only. first: the vector of "
         "<s> [mean; for a sentence-transformers folder without --layer, the modules of the folder]",
     )
+    for role, names in (("query", "query"), ("document", "document, passage or corpus")):
+        if has_roles:
+            parser.add_argument(
+                f"--{role}_prompt",
+                metavar="TEXT",
+                help=f"text to put before each {role}, such as '{role}: ' [the prompt of a "
+                f"sentence-transformers folder that is named {names}]",
+            )
+    if has_roles:
+        return
     parser.add_argument(
         "--prompt",
         metavar="NAME",
@@ -47,16 +58,17 @@ def add_columns(parser: Parser, files: str, more: str = "") -> None:
     )
 
 
-def add_pair_flags(parser: Parser, lines: str, more: str = "") -> None:
+def add_pair_flags(parser: Parser, lines: str, more: str = "", required: bool = True) -> None:
     """Adds --source, --target, --columns and --centred, and the flags of `add_flags`.
 
     Args:
       lines: describes the lines of a file for --help, for example "one sentence per line".
       more: the end of the help of --columns.
+      required: whether --source and --target are required.
     """
     add_flags(parser)
     for name in ("--source", "--target"):
-        parser.add_file(name, f"text file with {lines}; may be compressed", required=True)
+        parser.add_file(name, f"text file with {lines}; may be compressed", required=required)
     add_columns(parser, "both files", more)
     parser.add_argument(
         "--centred",
@@ -94,6 +106,39 @@ def check_centred(flags: Namespace, path: Path, sentences: Sequence[str]) -> Non
         )
 
 
+def add_search_flags(parser: Parser, recall: str) -> None:
+    """Adds --search, --index and --probes.
+
+    Args:
+      recall: what --search=faiss does, for --help.
+    """
+    add = parser.add_argument
+    add(
+        "--search",
+        choices=SEARCHES,
+        default="exact",
+        help=f"exact: compute every cosine. faiss: {recall} [exact]",
+    )
+    add(
+        "--index",
+        help="FAISS index, in the syntax of FAISS' index_factory [IVFn,SQfp16 with about n = 4 "
+        "sqrt(sentences) lists; Flat for few sentences]",
+    )
+    add(
+        "--probes",
+        metavar="N",
+        type=at_least(1),
+        default=32,
+        help="number of FAISS lists to search for each sentence [32]",
+    )
+
+
+def check_search(flags: Namespace) -> None:
+    """Raises a `ConfigError` if --index is set without --search=faiss."""
+    if flags.index and flags.search != "faiss":
+        raise ConfigError("--index needs --search=faiss")
+
+
 def embed(flags: Namespace, embedder: "Embedder", *texts: Sequence[str]) -> list["np.ndarray"]:
     """Computes the vectors of each text, centred if --centred is set."""
     from xlj.retrieval.search import centre
@@ -117,6 +162,27 @@ def load_embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
     layers = range(encoder.layers + 1) if all_layers else ()
     selected = layers or (() if flags.layer is None else [flags.layer])
     return encoder.embedder(selected, flags.pooling, prompt=flags.prompt)
+
+
+def load_role_embedders(flags: Namespace) -> tuple["Embedder", "Embedder"]:
+    """Loads the model of --checkpoint; returns its `Embedder`s of queries and of documents.
+
+    Raises:
+      ConfigError: if there is no such model or layer, or --dimensions is too large.
+    """
+    from xlj.api.encoder import load
+
+    encoder = load(flags.checkpoint)
+    modules = encoder.pretrained.sentence
+    if modules and modules.similarity != "cosine":
+        line = f"the model was trained for the similarity {modules.similarity}; xlj uses cosines"
+        print(line, file=sys.stderr)
+    layers = () if flags.layer is None else (flags.layer,)
+    queries, documents = (
+        encoder.role_embedder(role, prefix, layers, flags.pooling, flags.dimensions)
+        for role, prefix in (("query", flags.query_prompt), ("document", flags.document_prompt))
+    )
+    return queries, documents
 
 
 def embed_parts(

@@ -302,7 +302,9 @@ def check_optimizer(optimizer: Optimizer) -> None:
         factors_of(f"optimizer.{name}", getattr(optimizer, name))
 
 
-_EVALUATIONS = ("evaluation.retrieval", "evaluation.alignment")
+_PAIR_EVALUATIONS = ("evaluation.retrieval", "evaluation.alignment")
+_LANGUAGE_EVALUATIONS = ("evaluation.sts", "evaluation.search")
+_EVALUATIONS = (*_PAIR_EVALUATIONS, *_LANGUAGE_EVALUATIONS)
 
 
 def _check_evaluation(config: Config) -> None:
@@ -316,16 +318,21 @@ def _check_evaluation(config: Config) -> None:
                 f"{section}.layer={options.layer} is beyond model.layers={config.model.layers}; "
                 "lower it"
             )
-        if HELD_OUT in options.source and (
-            section == "evaluation.alignment" or len(options.source) > 1
-        ):
+        is_retrieval = section == "evaluation.retrieval"
+        if HELD_OUT in options.source and (not is_retrieval or len(options.source) > 1):
             reason = "cannot be combined with files"
-            if section == "evaluation.alignment":
-                reason = "has no gold links"
+            if not is_retrieval:
+                reason = "has no gold links or scores"
             raise ConfigError(
                 f"{section}.source={','.join(options.source)}: held_out {reason}; use it as the "
                 "only entry of evaluation.retrieval.source"
             )
+    retrieval = config.evaluation.retrieval
+    if HELD_OUT in retrieval.source and retrieval.changed:
+        raise ConfigError(
+            f"evaluation.retrieval.changed={','.join(retrieval.changed)} needs text, but held_out "
+            "has only token ids; name files in evaluation.retrieval.source"
+        )
 
 
 def _check_text(config: Config) -> None:
@@ -385,7 +392,14 @@ def check_languages(config: Config) -> None:
             if name not in (*data.languages, *data.pairs):
                 known = " or ".join(dict.fromkeys((languages, pairs)))
                 raise ConfigError(f"{prefix}data.sampled: {name} is not in {known}")
-    for section in _EVALUATIONS:
+    for section in _LANGUAGE_EVALUATIONS:
+        options = lookup(config, section)
+        if options.source and not options.languages and not data.languages:
+            raise ConfigError(
+                f"{section}.source is set, but {section}.languages and data.languages are empty; "
+                f"name the languages with {section}.languages"
+            )
+    for section in _PAIR_EVALUATIONS:
         options = lookup(config, section)
         if not options.source:
             continue

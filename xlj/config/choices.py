@@ -57,7 +57,7 @@ VECTOR_TYPES = ("float32", "float16")
 """Number types in a file of vectors."""
 
 SEARCHES = ("exact", "faiss")
-"""Neighbour searches of `xlj.mine`."""
+"""Neighbour searches of `xlj.mine` and `xlj.search`."""
 
 PAIR_SCORES = ("cosine", "margin", "likelihood")
 """Scores of `xlj.score` for a sentence pair: cosine of the vectors; the ratio margin of Artetxe and
@@ -75,3 +75,11 @@ WORD_SPLITS = ("spaces", "whitespace")
 
 LINK_FORMATS = ("pharaoh", "pharaoh_1", "naacl", "words", "pieces")
 """Link formats of `xlj.align`, described in `word_alignment.link_formats`."""
+
+CHARACTERS = ("all", "scripts", "text")
+"""One-character pieces that always remain in a trimmed vocabulary.
+
+- `all`: all.
+- `scripts`: those that occur in the text, those that are no letters, and the letters of each script
+  that has at least 0.1 % of the letters of a language's text.
+- `text`: those that occur in the text, alone or within pieces."""

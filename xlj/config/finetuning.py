@@ -135,6 +135,11 @@ def _check_together(parsed: Config) -> None:
             f"transfer.parts={','.join(parts)}: fine-tuning loads body,embeddings or, if "
             "transfer.parts is empty, no parameters"
         )
+    if task.pooling != "auto" and not trains:
+        raise ConfigError(
+            f"task.pooling={task.pooling}: train.steps=0 scores the head of init_from, which was "
+            "trained with its own pooling; remove task.pooling"
+        )
     if not parts and not trains:
         raise ConfigError(
             "train.steps=0 scores the head of init_from, but with transfer.parts empty no "

@@ -331,6 +331,9 @@ ATTENTION = ("auto", "triton", "tpu", "cudnn", "blocks", "chunks", "dense")
 DROPOUT_PARTS = ("embeddings", "attention", "feed_forward")
 """The names that `model.dropout_parts` may contain."""
 
+TASK_POOLINGS = ("first", "mean", "late")
+"""The values of `model.task_pooling`."""
+
 PAIR_MARKS = ("types", "positions", "separator")
 """The names that `model.pair_marks` may contain."""
 
@@ -484,6 +487,21 @@ class Model(Section, path="model"):
     tied: bool = key(
         True,
         "the masked-token head uses the word embeddings; if false, the head has a separate table",
+    )
+    task_head: str = key(
+        "tanh",
+        "head of fine-tuning tasks before its logits. tanh: a dense layer and tanh (XLM-R, BERT, "
+        "gte); gelu: a dense layer and GELU (EuroBERT), both for whole texts only; gelu_norm: a "
+        "dense layer, GELU and a norm as in the masked-token head, also for single tokens "
+        "(ModernBERT)",
+        choices=("tanh", "gelu", "gelu_norm"),
+    )
+    task_pooling: str = key(
+        "first",
+        "what the head of a task on whole texts reads. first: the vector of `<s>` (XLM-R); mean: "
+        "the mean vector of all tokens, with special tokens; late: each token, and the text's "
+        "logits are the mean (EuroBERT)",
+        choices=TASK_POOLINGS,
     )
     init_std: float = key(0.02, "standard deviation of initial weights", low=0)
     dtype: str = key(
@@ -739,8 +757,8 @@ _retrieval_key = partial(key, used_when=_for_retrieval)
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalEvaluation(Section, path="evaluation.retrieval"):
-    """Retrieval during training: the accuracy@1 that `xlj.retrieve` prints, with cosines of mean
-    vectors."""
+    """Retrieval during training: the accuracy@1, F1 and xsim that `xlj.retrieve` prints, with
+    cosines of mean vectors."""
 
     source: tuple[str, ...] = _retrieval_key(
         (),
@@ -755,6 +773,60 @@ class RetrievalEvaluation(Section, path="evaluation.retrieval"):
         low=2,
     )
     layer: int = _retrieval_key(
+        -1,
+        "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
+        "depth",
+        low=-1,
+    )
+    changed: tuple[str, ...] = _retrieval_key(
+        (),
+        "changed English sentences, for xsim++ into English: numbers (the numbers of the English "
+        "sentences are changed), or files with one sentence per line (docs/retrieve.md). Not for "
+        "held_out",
+    )
+
+
+_similarity_key = partial(key, used_when=only_if_set("evaluation.sts.source"))
+
+
+@dataclasses.dataclass(frozen=True)
+class SimilarityEvaluation(Section, path="evaluation.sts"):
+    """Semantic textual similarity (STS) during training: the correlations that `xlj.score --gold`
+    prints, with cosines of mean vectors."""
+
+    source: tuple[str, ...] = key(
+        (),
+        "templates of files with {language}: sentence pairs with gold scores (docs/score.md). For "
+        "each language, the first file that exists is read. Empty: similarity is not evaluated",
+    )
+    languages: tuple[str, ...] = _similarity_key((), "languages to evaluate; empty: data.languages")
+    sentences: int = _similarity_key(500, "maximum number of sentence pairs per language", low=2)
+    layer: int = _similarity_key(
+        -1,
+        "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
+        "depth",
+        low=-1,
+    )
+
+
+_search_key = partial(key, used_when=only_if_set("evaluation.search.source"))
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchEvaluation(Section, path="evaluation.search"):
+    """Search with judged queries during training: the nDCG, MRR and recall that `xlj.search`
+    prints, with cosines of mean vectors and without prompts."""
+
+    source: tuple[str, ...] = key(
+        (),
+        "templates of folders with {language}: search sets in BEIR's or MIRACL's form "
+        "(docs/search.md). For each language, the first folder that exists is read. Each "
+        "evaluation embeds all documents. Empty: search is not evaluated",
+    )
+    languages: tuple[str, ...] = _search_key((), "languages to evaluate; empty: data.languages")
+    split: str = _search_key("test", "split of the judgements")
+    queries: int = _search_key(500, "maximum number of queries per language", low=1)
+    layer: int = _search_key(
         -1,
         "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
         "depth",
@@ -792,6 +864,8 @@ class Evaluation(Section, path="evaluation"):
         False, "report exp(loss) for held-out losses that predict tokens, also by language"
     )
     retrieval: RetrievalEvaluation = RetrievalEvaluation()
+    sts: SimilarityEvaluation = SimilarityEvaluation()
+    search: SearchEvaluation = SearchEvaluation()
     alignment: AlignmentEvaluation = AlignmentEvaluation()
 
 

@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 from xlj.config.fields import ConfigError, Section, Unused, key, only_if_set, suggestion
+from xlj.config.sections import TASK_POOLINGS
 from xlj.config.user_code import function_of
 
 KINDS = {
@@ -104,6 +105,12 @@ class Task(Section, path="task"):
         "how the two sentences of a pair are encoded. together: as one input (cross-encoder); "
         "apart: separately, and the head compares the two mean vectors (bi-encoder)",
         choices=("together", "apart"),
+    )
+    pooling: str = _kind_key(
+        "auto",
+        "model.task_pooling of the fine-tuned model: first, mean or late; auto: the value of "
+        "init_from",
+        choices=("auto", *TASK_POOLINGS),
     )
     train: tuple[str, ...] = _task_key(
         (),

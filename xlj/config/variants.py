@@ -156,7 +156,9 @@ def _modern(config: ml_collections.ConfigDict) -> None:
         for name in _active_objectives(config) & set(objectives):
             type(registered()[name]).scale_layers(objectives[name], scaled)
     _scale_generator(config, scaled)
-    for section in (config.evaluation.retrieval, config.evaluation.alignment):
+    evaluation = config.evaluation
+    for name in ("retrieval", "sts", "search", "alignment"):
+        section = evaluation[name]
         section.layer = scaled(section.layer) if section.layer > 0 else section.layer
 
 
@@ -196,6 +198,8 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     # method is kept.
     config.evaluation.retrieval = default().evaluation.retrieval
     config.evaluation.retrieval.source = HELD_OUT if held_out else ""
+    config.evaluation.sts = default().evaluation.sts
+    config.evaluation.search = default().evaluation.search
     alignment = config.evaluation.alignment
     alignment.source, alignment.layer = "", min(alignment.layer, _LAYERS)
     config.mesh.fsdp = 1

@@ -9,7 +9,8 @@ from xlj.checkpoints.workdir import finished_run
 from xlj.config import ConfigError
 from xlj.config.task import TASK, is_own, labelling_options
 from xlj.evaluation import adaptation_record
-from xlj.interop import model_card, sentence_modules, to_hugging_face
+from xlj.interop import model_card, sentence_modules, servers, to_hugging_face
+from xlj.interop.folder import open_folder
 from xlj.interop.task_heads import auto_class
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
@@ -55,7 +56,7 @@ def export(
     if pooling:
         sentence = sentence_modules.pooling_only(model, pooling)
     exported = to_hugging_face.plan(
-        source.leaves, model, vocabulary, headless, source.labels, source.names, own, bool(sentence)
+        source.leaves, model, vocabulary, headless, source.labels, own, bool(sentence)
     )
     exported = dataclasses.replace(exported, task=source.task)
     # An imported tokenizer.json encodes pairs as an imported head expects them. A tokenizer.json
@@ -76,7 +77,7 @@ def export(
             model,
             vocabulary,
             sentence,
-            *_card_arguments(source),
+            *card_arguments(source),
             path=f"{name}/{output.name}" if name else "",
             known=() if source.task else origin.known,
         )
@@ -95,12 +96,23 @@ def export(
     if exported.architecture.model_type == "xlj":
         print("the model has a relative position bias: pass trust_remote_code=True")
     print(f"folder: {output}")
+    _print_servers(output)
+
+
+def _print_servers(output: Path) -> None:
+    """Prints which servers cannot serve an exported folder, and why."""
+    folder = open_folder(output)
+    for server in servers.CONTRACTS:
+        if reason := servers.why_not(server, folder):
+            print(f"not for {server}: {reason}")
+        elif server == "llama.cpp" and (note := servers.hash_note(folder)):
+            print(f"note: {note}")
 
 
 _CardArguments = tuple[Record | None, Line | None, Record | None, str]
 
 
-def _card_arguments(source: StoredModel) -> _CardArguments:
+def card_arguments(source: StoredModel) -> _CardArguments:
     """Returns the arguments `trained`, `metrics`, `run` and `adapted` of `model_card.card`."""
     if source.checkpoint is None:
         return None, None, None, ""

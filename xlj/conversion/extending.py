@@ -19,6 +19,7 @@ from xlj.interop import vocabulary_matching
 from xlj.interop.vocabulary_extension import extend, initial_rows
 from xlj.io import files
 from xlj.sharding import trees
+from xlj.sharding.trees import Params
 
 
 def extend_checkpoint(
@@ -37,7 +38,7 @@ def extend_checkpoint(
       ConfigError: if the model does not exist, its vocabulary cannot be extended, or the text
         cannot be read or yields too few pieces.
     """
-    lines = [line for path in text for line in _lines(path.expanduser())]
+    lines = [line for path in text for line in read_lines(path.expanduser())]
     source = stored_models.find(checkpoint, "--checkpoint")
     old = source.vocabulary()
     new = extend(old, lines, pieces, share)
@@ -59,12 +60,22 @@ def store_extended(source: StoredModel, new: Vocabulary, output: Path) -> None:
       new: the extended vocabulary.
       output: the path of the new checkpoint.
     """
-    matches = initial_rows(source.vocabulary(), new)
     params, model, *_ = pretrained.of(source)
-    if params.pop("surplus", None):
+    store(output, source, resize(params, source.vocabulary(), new), model, new)
+
+
+def resize(params: Params, old: Vocabulary, new: Vocabulary) -> Params:
+    """Returns the parameters of a model with another vocabulary.
+
+    `vocabulary_extension.initial_rows` determines the rows of its pieces. The row of an old piece
+    is a copy, bit for bit. Rows without an id are not returned, which is printed.
+    """
+    matches = initial_rows(old, new)
+    if "surplus" in params:
+        params = {name: part for name, part in params.items() if name != "surplus"}
         print("not written: embedding rows that have no id")
 
-    def extend_leaf(path: KeyPath, leaf: jax.Array) -> jax.Array:
+    def resize_leaf(path: KeyPath, leaf: jax.Array) -> jax.Array:
         name, array = trees.name_of(path), np.asarray(leaf)
         if name.endswith(
             ("embeddings/word", "head/word")
@@ -76,11 +87,10 @@ def store_extended(source: StoredModel, new: Vocabulary, output: Path) -> None:
             return jnp.asarray(vocabulary_matching.match_bias(array, matches))
         return leaf
 
-    params = jax.tree_util.tree_map_with_path(extend_leaf, params)
-    store(output, source, params, model, new)
+    return jax.tree_util.tree_map_with_path(resize_leaf, params)
 
 
-def _lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
     """Returns the lines of a file, cleaned as for training, without blank lines."""
     lines = [text for line in files.lines(path) if (text := clean(line))]
     if not lines:

@@ -55,7 +55,7 @@ def store(
         task = SUPERVISED[TASKS[head]](length=length, labels=source.labels)
         objectives = Objectives(options={TASKS[head]: task})
         config = dataclasses.replace(config, objectives=objectives)
-    more: dict[str, Any] = entries | ({"names": source.names} if source.names else {})
+    more: dict[str, Any] = dict(entries)
     if source.task:
         more["task"] = labelling_options(source.task)
     if source.separators != 1:

@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from xlj.config.languages import is_english
 from xlj.word_alignment.gold_alignments import AlignmentScores
 
@@ -141,4 +143,37 @@ def plot_layers(curves: Mapping[str, Sequence[float]], path: Path, title: str, l
     axes.grid(alpha=0.3)
     if len(curves) > 1:
         axes.legend()
+    figure.savefig(path, dpi=150)
+
+
+def plot_matrix(
+    rows: Sequence[str], columns: Sequence[str], values: np.ndarray, path: Path, title: str
+) -> None:
+    """Draws a heat map of values. A dark cell is a high value; a missing value has no colour.
+
+    Args:
+      rows, columns: the names of rows and columns.
+      values: float [rows, columns]; NaN for missing values.
+      path: the output file. Its ending (.png, .svg, .pdf) determines the format.
+      title: the title of the plot.
+
+    Raises:
+      ImportError: if matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure
+
+    size = [1.6 + 0.24 * len(names) for names in (columns, rows)]
+    figure = Figure(figsize=(max(4.0, size[0] + 1), max(2.5, size[1])), layout="constrained")
+    axes = figure.add_subplot()
+    image = axes.imshow(values, cmap="viridis_r", vmin=0, aspect="auto")
+    axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(rows)), rows, fontsize=7)
+    axes.set(title=title, xlabel="target", ylabel="source")
+    if values.size <= 400:
+        for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True):
+            value = values[row, column]
+            colour = "white" if value > np.nanmax(values) / 2 else "black"
+            text = f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
+            axes.text(column, row, text, ha="center", va="center", fontsize=5, color=colour)
+    figure.colorbar(image, ax=axes)
     figure.savefig(path, dpi=150)

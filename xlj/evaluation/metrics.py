@@ -1,8 +1,10 @@
 """Computes metrics of predictions, as functions of plain lists and counts.
 
 - accuracy, and F1, precision and recall from counts
+- F1 averaged over classes, as mteb uses it for bitext mining
 - F1 of chunks of tagged words, as CoNLL defines it and seqeval does in lenient mode
 - F1 of mined sentence pairs, and the threshold with the best F1 on a development set, as in BUCC
+- nDCG, reciprocal rank and recall of ranked documents, as trec_eval defines them
 - correlations of predicted and gold scores, as for semantic textual similarity (STS)
 - exact match and F1 of answers to questions, as SQuAD 1.1 and MLQA define them
 """
@@ -47,6 +49,29 @@ def f1_scores(correct: int, predicted: int, gold: int) -> ShareScores:
         return ShareScores(0.0, 0.0, 0.0)
     precision, recall = correct / predicted, correct / gold
     return ShareScores(2 * precision * recall / (precision + recall), precision, recall)
+
+
+def weighted_f1(predicted: Sequence[Hashable], gold: Sequence[Hashable]) -> float:
+    """Returns the mean F1 of all classes, weighted by the number of gold items of each class.
+
+    It equals scikit-learn's `f1_score(gold, predicted, average="weighted")`.
+
+    Args:
+      predicted, gold: the predicted and the gold class of each item.
+
+    Raises:
+      ValueError: if the arguments differ in length or are empty.
+    """
+    if not gold:
+        raise ValueError("gold is empty; expected at least one item")
+    pairs = zip(predicted, gold, strict=True)
+    correct = Counter(expected for given, expected in pairs if given == expected)
+    predictions, golds = Counter(predicted), Counter(gold)
+    scores = (
+        golds[name] * f1_scores(count, predictions[name], golds[name]).f1
+        for name, count in correct.items()
+    )
+    return sum(scores) / len(gold)
 
 
 def chunk_scores(
@@ -128,6 +153,58 @@ def best_threshold(scores: np.ndarray, is_gold: np.ndarray, gold: int) -> float:
     f1s[:-1][scores[:-1] == scores[1:]] = -1
     last = int(f1s.argmax())
     return float(scores[last:][:2].mean())
+
+
+def ranking_scores(
+    run: Mapping[str, Mapping[str, float]],
+    judgements: Mapping[str, Mapping[str, int]],
+    cutoffs: Sequence[int],
+) -> dict[str, dict[str, float]]:
+    """Scores ranked documents as trec_eval does.
+
+    `ndcg@k` discounts grades by log2(rank + 1), and divides by the value of the best ranking.
+    `mrr@k` is 1 / rank of the first relevant document, 0 below rank k. `recall@k` is the share of
+    the relevant documents at rank k or above. Documents of equal scores, as float32, are in
+    descending order of ids. A document without a judgement, or with a grade below 1, is not
+    relevant.
+
+    Args:
+      run: the scores of documents: by id of the query, by id of the document.
+      judgements: the grades of documents, in the same form.
+      cutoffs: the ranks k; lists may be shorter.
+
+    Returns:
+      The scores by query and name, for the queries that `run` and `judgements` share.
+    """
+    shared = [query for query in run if query in judgements]
+    return {query: _list_scores(run[query], judgements[query], cutoffs) for query in shared}
+
+
+def mean_scores(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Returns the mean of each score of `ranking_scores` over the queries, of which there must be
+    at least one."""
+    names = next(iter(scores.values()))
+    return {name: float(np.mean([each[name] for each in scores.values()])) for name in names}
+
+
+def _list_scores(
+    found: Mapping[str, float], grades: Mapping[str, int], cutoffs: Sequence[int]
+) -> dict[str, float]:
+    names = sorted(found, key=lambda name: (np.float32(found[name]), name), reverse=True)
+    gains = np.array([max(grades.get(name, 0), 0) for name in names])
+    ideal = np.sort([grade for grade in grades.values() if grade > 0])[::-1]
+    first = next((rank for rank, gain in enumerate(gains, 1) if gain), np.inf)
+    scores = {}
+    for k in cutoffs:
+        scores[f"ndcg@{k}"] = _gain(gains[:k]) / max(_gain(ideal[:k]), 1)
+        scores[f"mrr@{k}"] = 1 / first if first <= k else 0.0
+        scores[f"recall@{k}"] = int((gains[:k] > 0).sum()) / max(len(ideal), 1)
+    return scores
+
+
+def _gain(grades: np.ndarray) -> float:
+    """Computes the discounted cumulative gain of the documents of a ranking."""
+    return float((grades / np.log2(np.arange(len(grades)) + 2)).sum())
 
 
 def pearson(predicted: Sequence[float], gold: Sequence[float]) -> float:

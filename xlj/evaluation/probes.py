@@ -1,35 +1,41 @@
-"""Makes probes that evaluate retrieval and word alignment during training (config keys
-`evaluation.*`).
+"""Makes probes that evaluate retrieval, similarity, search and word alignment during training
+(config keys `evaluation.*`).
 
-A probe does not change the state of training, and uses no random numbers. `xlj.retrieve` and
-`xlj.align` compute the same results for the checkpoint of the same step, on the same sample of
-sentences.
+A probe does not change the state of training, and uses no random numbers. `xlj.retrieve`,
+`xlj.score --gold`, `xlj.search` and `xlj.align` compute the same results for the checkpoint of the
+same step, on the same sample of sentences.
 
-`read` reads what the probes use: the sentence pairs of held-out rows, and files of parallel
-sentences and gold word alignments.
+Each kind of evaluation has a section of the config, files that `read_files` reads, and a probe that
+`make` makes from them.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from xlj.config import HELD_OUT, Config, ConfigError, Model, row_kinds
 from xlj.config.choices import AlignmentOptions
-from xlj.config.sections import AlignmentEvaluation, RetrievalEvaluation
 from xlj.data.rows.store import RowStore
 from xlj.data.text.templates import fill, split_pair
 from xlj.data.tokenizer.layout import Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.evaluation import bitext, metrics, sts
+from xlj.evaluation.sts import RatedPairs
 from xlj.inference.pretrained import Pretrained
 from xlj.io import storage
 from xlj.io.hashing import sample
 from xlj.models.encoder import layer_or_middle
-from xlj.retrieval import sentence_files
+from xlj.retrieval import beir, changed_sentences, sentence_files
+from xlj.retrieval.beir import SearchSet
+from xlj.retrieval.changed_sentences import Changed
 from xlj.retrieval.embedder import Embedder
-from xlj.retrieval.search import accuracy, nearest
+from xlj.retrieval.pair_scores import Vectors, pair_cosines
+from xlj.retrieval.parallel_sets import ENGLISH
 from xlj.sharding.trees import Params
 from xlj.training.evaluation import Check, Probe, by_phase
 from xlj.training.state import State
@@ -44,10 +50,16 @@ class Files(NamedTuple):
     Attributes:
       parallel: (source sentences, target sentences); sentence i of both lists is a pair.
       gold: sentence pairs with gold links.
+      changed: changed forms of the English sentences of `parallel`.
+      rated: sentence pairs with gold scores, by language.
+      judged: queries with judged documents, by language.
     """
 
     parallel: dict[str, tuple[list[str], list[str]]]
     gold: dict[str, list[Pair]]
+    changed: dict[str, list[Changed]]
+    rated: dict[str, RatedPairs]
+    judged: dict[str, SearchSet]
 
 
 def read_files(config: Config) -> Files:
@@ -56,18 +68,33 @@ def read_files(config: Config) -> Files:
     Callers read the files before they build rows, so that errors are reported early.
 
     Raises:
-      ConfigError: if a language pair has no file or the file of another pair, a file cannot be
-        read, two files are not parallel, or a file has fewer than two sentence pairs or no sure
-        gold link.
+      ConfigError: if a language or pair has no file or the file of another one, a file cannot be
+        read, two files are not parallel, a file has fewer than two sentence pairs or no sure gold
+        link, or changed sentences are not of the sample.
     """
-    retrieval, alignment = config.evaluation.retrieval, config.evaluation.alignment
-    result = Files({}, {})
+    retrieval, similarity = config.evaluation.retrieval, config.evaluation.sts
+    search, alignment = config.evaluation.search, config.evaluation.alignment
+    result = Files({}, {}, {}, {}, {})
     if retrieval.source and HELD_OUT not in retrieval.source:
-        for pair, paths in _find_files(config, retrieval, "evaluation.retrieval").items():
+        for pair, paths in _find_files(config, "retrieval").items():
             first, second = (_sample(side, retrieval.sentences) for side in _read_sentences(paths))
             result.parallel[pair] = first, second
+    if retrieval.changed:
+        result.changed.update(_change_english(config, result.parallel))
+    if similarity.source:
+        for language, (path, *_) in _find_files(config, "sts").items():
+            rated = sts.read(path)
+            rows = _sample([*zip(rated.pairs, rated.scores, strict=True)], similarity.sentences)
+            result.rated[language] = RatedPairs(
+                [row[0] for row in rows], [row[1] for row in rows], {}
+            )
+    if search.source:
+        for language, (folder, *_) in _find_files(config, "search").items():
+            judged = beir.read(folder, search.split)
+            queries = dict(_sample([*judged.queries.items()], search.queries))
+            result.judged[language] = judged._replace(queries=queries)
     if alignment.source:
-        for name, paths in _find_files(config, alignment, "evaluation.alignment").items():
+        for name, paths in _find_files(config, "alignment").items():
             _, lines = sentence_pairs.read_checked(
                 paths[0], "" if len(paths) == 1 else str(paths[1])
             )
@@ -83,42 +110,90 @@ def _sample(items: list, count: int) -> list:
     return [items[place] for place in sorted(sample(count, len(items)))]
 
 
-def _find_files(
-    config: Config, options: RetrievalEvaluation | AlignmentEvaluation, section: str
-) -> dict[str, list[Path]]:
-    """Returns for each language pair the files of the first template whose files all exist.
+def _change_english(
+    config: Config, parallel: Mapping[str, tuple[list[str], list[str]]]
+) -> dict[str, list[Changed]]:
+    """Returns the changed sentences of each pair with English.
 
     Raises:
-      ConfigError: if a pair has no file, more than two files, or the file of another pair.
+      ConfigError: if no pair has English, or a source has no changed sentence of a sample.
     """
-    by_pair: dict[str, list[Path]] = {}
-    pair_of_paths: dict[tuple[Path, ...], str] = {}
-    for pair in options.pairs or config.data.pairs:
-        source, target = split_pair(pair, config.data.languages, f"{section}.pairs")
-        values = {"pair": pair, "source": source, "target": target}
-        filled = [fill(template, values, f"{section}.source") for template in options.source]
-        candidates = [[Path(part).expanduser() for part in text.split("|")] for text in filled]
-        paths = next((paths for paths in candidates if all(map(Path.is_file, paths))), None)
-        if paths is None:
-            missing = next(path for path in candidates[0] if not path.is_file())
-            raise ConfigError(
-                f"{section}.source has no file for {pair}; tried {', '.join(filled)}"
-                f"{storage.what_is_there(missing)}. Fix the path, or list only the pairs with "
-                f"files in {section}.pairs"
-            )
-        if len(paths) > 2:
-            raise ConfigError(
-                f"{section}.source: {filled[0]} names more than two files; expected "
-                "FILE or SOURCE|TARGET"
-            )
-        other = pair_of_paths.setdefault(tuple(paths), pair)
-        if other != pair:
-            raise ConfigError(
-                f"{section}.source: {other} and {pair} have the same file {paths[0]}; use {{pair}} "
-                "in the path"
-            )
-        by_pair[pair] = paths
+    names, changed = config.evaluation.retrieval.changed, {}
+    for pair, sides in parallel.items():
+        if (side := _english_side(config, pair)) is not None:
+            changed[pair] = changed_sentences.of_sources(names, sides[side])
+    if not changed:
+        raise ConfigError(
+            f"evaluation.retrieval.changed={','.join(names)}: no pair of evaluation.retrieval has "
+            f"English ({', '.join(ENGLISH)}); add one, or remove evaluation.retrieval.changed"
+        )
+    return changed
+
+
+def _english_side(config: Config, pair: str) -> int | None:
+    """Returns which side of a pair is English, 0 or 1; None if none is."""
+    languages = split_pair(pair, config.data.languages, "evaluation.retrieval.pairs")
+    return next((side for side in (0, 1) if languages[side] in ENGLISH), None)
+
+
+_BY_LANGUAGE = ("sts", "search")
+"""The sections of `evaluation` whose files are of one language; other files are of a pair."""
+
+
+def _placeholders(config: Config, section: str) -> dict[str, dict[str, str]]:
+    """Returns the values of the placeholders in `evaluation.SECTION.source`, by language or
+    pair."""
+    if section in _BY_LANGUAGE:
+        languages = getattr(config.evaluation, section).languages or config.data.languages
+        return {language: {"language": language} for language in languages}
+    pairs = getattr(config.evaluation, section).pairs or config.data.pairs
+    by_pair = {}
+    for pair in pairs:
+        source, target = split_pair(pair, config.data.languages, f"evaluation.{section}.pairs")
+        by_pair[pair] = {"pair": pair, "source": source, "target": target}
     return by_pair
+
+
+def _find_files(config: Config, name: str) -> dict[str, list[Path]]:
+    """Returns for each language or pair the files of the first template whose files all exist.
+
+    Args:
+      name: the name of a section of `evaluation`. The files of "search" are folders.
+
+    Raises:
+      ConfigError: if a language or pair has no file, too many files, or the file of another one.
+    """
+    section, templates = f"evaluation.{name}", getattr(config.evaluation, name).source
+    names = "languages" if name in _BY_LANGUAGE else "pairs"
+    exists = Path.is_dir if name == "search" else Path.is_file
+    by_name: dict[str, list[Path]] = {}
+    owners: dict[tuple[Path, ...], str] = {}
+    for owner, values in _placeholders(config, name).items():
+        filled = [fill(template, values, f"{section}.source") for template in templates]
+        candidates = [[Path(part).expanduser() for part in text.split("|")] for text in filled]
+        paths = next((paths for paths in candidates if all(map(exists, paths))), None)
+        if paths is None:
+            missing = next(path for path in candidates[0] if not exists(path))
+            raise ConfigError(
+                f"{section}.source has no file for {owner}; tried {', '.join(filled)}"
+                f"{storage.what_is_there(missing)}. Fix the path, or list only the {names} with "
+                f"files in {section}.{names}"
+            )
+        if len(paths) > (1 if name in _BY_LANGUAGE else 2):
+            most, form = "two files", " or SOURCE|TARGET"
+            if name in _BY_LANGUAGE:
+                most, form = "one file", ""
+            raise ConfigError(
+                f"{section}.source: {filled[0]} names more than {most}; expected FILE{form}"
+            )
+        other = owners.setdefault(tuple(paths), owner)
+        if other != owner:
+            raise ConfigError(
+                f"{section}.source: {other} and {owner} have the same file {paths[0]}; use "
+                f"{{{next(iter(values))}}} in the path"
+            )
+        by_name[owner] = paths
+    return by_name
 
 
 def _read_sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
@@ -145,48 +220,168 @@ def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) 
       store: the rows of the run, which contain the held-out pairs.
       vocabulary: the vocabulary of the rows.
     """
+    evaluation = config.evaluation
     sides = {
         pair: (vocabulary.encode(first), vocabulary.encode(second))
         for pair, (first, second) in files.parallel.items()
     } or _read_held_out(config, store)
+    hard = {
+        pair: HardSide(side, files.parallel[pair][side], changed)
+        for pair, changed in files.changed.items()
+        if (side := _english_side(config, pair)) is not None
+    }
     probes: list[Probe] = []
     if sides:
-        layer = config.evaluation.retrieval.layer
-        probes.append(by_phase(config, lambda model: retrieval(model, vocabulary, layer, sides)))
+        layer = evaluation.retrieval.layer
+        probes.append(
+            by_phase(config, lambda model: retrieval(model, vocabulary, layer, sides, hard))
+        )
+    if files.rated:
+        of_pairs = evaluation.sts.layer
+        probes.append(
+            by_phase(config, lambda model: similarity(model, vocabulary, of_pairs, files.rated))
+        )
+    if files.judged:
+        of_texts = evaluation.search.layer
+        probes.append(
+            by_phase(config, lambda model: search(model, vocabulary, of_texts, files.judged))
+        )
     if files.gold:
-        options, gold = config.evaluation.alignment, files.gold
+        options, gold = evaluation.alignment, files.gold
         probes.append(by_phase(config, lambda model: alignment(model, vocabulary, options, gold)))
     return probes
 
 
+class HardSide(NamedTuple):
+    """The English side of a language pair, with its changed sentences.
+
+    Attributes:
+      side: 0 for the source, 1 for the target.
+    """
+
+    side: int
+    sentences: list[str]
+    changed: list[Changed]
+
+
 def retrieval(
-    model: Model, vocabulary: Vocabulary, layer: int, sides: Mapping[str, Sides]
+    model: Model,
+    vocabulary: Vocabulary,
+    layer: int,
+    sides: Mapping[str, Sides],
+    hard: Mapping[str, HardSide] = MappingProxyType({}),
 ) -> Probe:
     """Returns a probe that measures sentence retrieval.
 
-    The metrics are eval/sentence_retrieval/PAIR/accuracy (accuracy@1, averaged over both
-    directions) and eval/sentence_retrieval/accuracy (the mean over pairs).
+    The metrics are eval/sentence_retrieval/PAIR/accuracy, .../f1 and .../xsim (`bitext.Scores`,
+    averaged over both directions), .../xsimpp (xsim++ into English) for the pairs in `hard`, and
+    the means over pairs, such as eval/sentence_retrieval/accuracy.
 
     Args:
       layer: the layer whose vectors are compared; -1 for the layer at two thirds of the depth.
       sides: the tokenized (source, target) sentences of each language pair.
+      hard: the changed sentences of language pairs with English.
     """
-    all_sides = [side for both in sides.values() for side in both]
-    ids, lengths = [side.ids for side in all_sides], [side.lengths for side in all_sides]
-    sentences = Ragged(np.concatenate(ids), np.concatenate(lengths))
-    bounds = np.cumsum([len(side.lengths) for side in all_sides])[:-1]
+    texts = {pair: tuple(map(_texts, both)) for pair, both in sides.items()}
+    changed = [vocabulary.encode([x.text for x in english.changed]) for english in hard.values()]
+    embed = _embedding(model, vocabulary, layer, [*itertools.chain(*sides.values()), *changed])
+
+    def measure(params: Params, check: Check) -> dict[str, dict[str, float]]:
+        vectors = iter(embed(params, check))
+        by_pair = {pair: (next(vectors), next(vectors)) for pair in sides}
+        by_name = {}
+        for pair, both in by_pair.items():
+            check()
+            first, second = texts[pair]
+            scores = bitext.score(bitext.search(*both), (first, second))
+            means = np.mean(scores, axis=0).tolist()
+            by_name[pair] = bitext.Scores(*means)._asdict()
+        for (pair, english), changed_vectors in zip(hard.items(), vectors, strict=True):
+            check()
+            target = by_pair[pair][english.side]
+            plus_plus = bitext.score_plus_plus(
+                by_pair[pair][1 - english.side], target, english.sentences, english.changed,
+                changed_vectors,
+            )  # fmt: skip
+            by_name[pair]["xsimpp"] = plus_plus.error
+        return by_name
+
+    return _probe("sentence_retrieval", measure)
+
+
+def similarity(
+    model: Model, vocabulary: Vocabulary, layer: int, rated: Mapping[str, RatedPairs]
+) -> Probe:
+    """Returns a probe that measures semantic textual similarity.
+
+    The metrics are eval/sts/LANGUAGE/spearman and eval/sts/LANGUAGE/pearson, the correlations of
+    cosines with gold scores, and the means over languages.
+
+    Args:
+      layer: the layer whose vectors are compared; -1 for the layer at two thirds of the depth.
+    """
+    texts = [[pair[side] for pair in each.pairs] for each in rated.values() for side in (0, 1)]
+    embed = _embedding(model, vocabulary, layer, list(map(vocabulary.encode, texts)))
+
+    def measure(params: Params, check: Check) -> dict[str, dict[str, float]]:
+        vectors = iter(embed(params, check))
+        return {
+            language: sts.correlate(
+                pair_cosines(Vectors([next(vectors)]), Vectors([next(vectors)])).tolist(),
+                each.scores,
+            )._asdict()
+            for language, each in rated.items()
+        }
+
+    return _probe("sts", measure)
+
+
+def search(
+    model: Model, vocabulary: Vocabulary, layer: int, judged: Mapping[str, SearchSet]
+) -> Probe:
+    """Returns a probe that measures search with judged queries.
+
+    The metrics are eval/search/LANGUAGE/ndcg@10, .../mrr@10 and .../recall@10
+    (`metrics.ranking_scores`), and the means over languages.
+
+    Args:
+      layer: the layer whose vectors are compared; -1 for the layer at two thirds of the depth.
+    """
     chosen = layer_or_middle(layer, model.layers)
 
-    def measure(params: Params, check: Check) -> dict[str, float]:
+    def measure(params: Params, check: Check) -> dict[str, dict[str, float]]:
         embedder = Embedder(Pretrained(params, model, vocabulary), [chosen], "mean")
-        vectors = iter(np.split(embedder.embed_ids(sentences, check)[0], bounds))
-        accuracies = {}
-        for pair in sides:
+        scores = {}
+        for language, each in judged.items():
             check()
-            accuracies[pair] = float(np.mean(accuracy(nearest(next(vectors), next(vectors)))))
-        return accuracies
+            run = beir.run_of(each, beir.rank(each, embedder, embedder, _FOUND, with_bar=False))
+            of_queries = metrics.ranking_scores(run, each.judgements, (_FOUND,))
+            scores[language] = metrics.mean_scores(of_queries)
+        return scores
 
-    return _probe("sentence_retrieval", "accuracy", measure)
+    return _probe("search", measure)
+
+
+_FOUND = 10  # the number of documents that are found for a query
+
+
+def _embedding(
+    model: Model, vocabulary: Vocabulary, layer: int, texts: Sequence[Ragged]
+) -> Callable[[Params, Check], list[np.ndarray]]:
+    """Returns a function (parameters, check) -> the mean vectors of each text, float32 [sentences,
+    hidden]. All texts share batches, so that few shapes are compiled."""
+    sentences = Ragged(
+        np.concatenate([text.ids for text in texts]),
+        np.concatenate([text.lengths for text in texts]),
+    )
+    bounds = np.cumsum([len(text.lengths) for text in texts])[:-1]
+    chosen = layer_or_middle(layer, model.layers)
+
+    def embed(params: Params, check: Check) -> list[np.ndarray]:
+        embedder = Embedder(Pretrained(params, model, vocabulary), [chosen], "mean")
+        return np.split(embedder.embed_ids(sentences, check)[0], bounds)
+
+    return embed
 
 
 def alignment(
@@ -202,23 +397,35 @@ def alignment(
     """
     all_pairs = [pair for pairs in gold.values() for pair in pairs]
 
-    def measure(params: Params, check: Check) -> dict[str, float]:
+    def measure(params: Params, check: Check) -> dict[str, dict[str, float]]:
         links = Aligner(Pretrained(params, model, vocabulary), options).align(all_pairs, check)
-        return {
+        scores = {
             name: gold_alignments.score(
                 [next(links)[0] for _ in pairs], [pair.gold for pair in pairs if pair.gold]
-            ).aer
+            )
             for name, pairs in gold.items()
         }
+        return {name: {"aer": of_pair.aer} for name, of_pair in scores.items()}
 
-    return _probe("word_alignment", "aer", measure)
+    return _probe("word_alignment", measure)
 
 
-def _probe(name: str, key: str, measure: Callable[[Params, Check], dict[str, float]]) -> Probe:
+Measure = Callable[[Params, Check], Mapping[str, Mapping[str, float]]]
+"""A function (parameters, check) -> values by language or pair, then by measure."""
+
+
+def _probe(name: str, measure: Measure) -> Probe:
+    """Returns a probe with the values of `measure` and, for each measure, their mean."""
+
     def probe(state: State, check: Check = bool) -> dict[str, float]:
-        by_pair = measure(state.params, check)
-        metrics = {f"eval/{name}/{pair}/{key}": value for pair, value in by_pair.items()}
-        return metrics | {f"eval/{name}/{key}": float(np.mean(list(by_pair.values())))}
+        metrics: dict[str, float] = {}
+        by_measure: dict[str, list[float]] = {}
+        for owner, values in measure(state.params, check).items():
+            for key, value in values.items():
+                metrics[f"eval/{name}/{owner}/{key}"] = value
+                by_measure.setdefault(key, []).append(value)
+        means = {f"eval/{name}/{key}": float(np.mean(x)) for key, x in by_measure.items()}
+        return metrics | means
 
     return probe
 
@@ -261,8 +468,13 @@ def read_held_out_pairs(store: RowStore, pair: str, count: int) -> tuple[Ragged,
 
 def _occurs_once(sentences: Ragged) -> np.ndarray:
     """Marks the sentences that occur exactly once: bool [sentences]."""
-    ends = sentences.starts + sentences.lengths
-    spans = zip(sentences.starts.tolist(), ends.tolist(), strict=True)
-    texts = [sentences.ids[start:end].tobytes() for start, end in spans]
+    texts = _texts(sentences)
     counts = Counter(texts)
     return np.array([counts[text] == 1 for text in texts], bool)
+
+
+def _texts(sentences: Ragged) -> list[bytes]:
+    """Returns the ids of each sentence as bytes; equal sentences have equal bytes."""
+    ends = sentences.starts + sentences.lengths
+    spans = zip(sentences.starts.tolist(), ends.tolist(), strict=True)
+    return [sentences.ids[start:end].tobytes() for start, end in spans]

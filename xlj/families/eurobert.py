@@ -31,6 +31,7 @@ _DEFAULTS = {
     "tie_word_embeddings": False,
 }
 
+_POOLINGS = {"first": "bos", "mean": "mean", "late": "late"}
 _LAYER = "layers.{layer}."
 _TENSORS = (
     Tensor("embeddings/word", "embed_tokens.weight"),
@@ -42,6 +43,8 @@ _TENSORS = (
     *module("final_norm", "norm"),
     Tensor("prediction_head/word", "lm_head.weight"),  # only in models without tied embeddings
     Tensor("prediction_head/bias", "lm_head.bias"),
+    *module("classification_head/dense", "dense"),
+    *module("classification_head/output", "classifier"),
     *module("tagging_head/output", "classifier"),
 )
 
@@ -55,6 +58,9 @@ def _read_config(config: Record, where: str) -> Record:
             f"{where}: head_dim is {quoted(size)}; xlj's encoder supports hidden_size / "
             "num_attention_heads only"
         )
+    # `clf_pooling` is the key of the code on the Hugging Face Hub.
+    poolings = {key: config.get(key) for key in ("classifier_pooling", "clf_pooling")}
+    pooling = modern.one_of(where, poolings) or "late"  # transformers' default
     return {
         "key_value_heads": 0 if groups in (None, heads) else groups,
         "feed_forward": modern.gated(config, "hidden_act", where),
@@ -62,6 +68,7 @@ def _read_config(config: Record, where: str) -> Record:
         "tied": config["tie_word_embeddings"],
         "rotary_base": rotary.base,
         "rotary_factor": rotary.factor,
+        "task_pooling": modern.read_pooling(pooling, _POOLINGS, where),
     }
 
 
@@ -72,6 +79,7 @@ def _write_config(model: Model) -> Record:
         "hidden_act": modern.activation_of(model),
         **{key: {*names} <= {*model.biases} for key, names in _BIAS_SWITCHES.items()},
         "tie_word_embeddings": model.tied,
+        "classifier_pooling": _POOLINGS[model.task_pooling],
         "rope_parameters": rope,
         # transformers 4 reads these two keys.
         "rope_theta": model.rotary_base,
@@ -91,6 +99,7 @@ EUROBERT = Architecture(
     read_config=_read_config,
     write_config=_write_config,
     specials=SPECIALS | {"mask": "mask"},
+    poolings=_POOLINGS,
     ignored=((r"dense\.(weight|bias)", "part of a task head that xlj does not support"),),
 )
 
@@ -108,6 +117,8 @@ class EuroBert(Family):
         "tied": False,
         "dropout": 0.0,
         "attention_dropout": 0.0,
+        "task_head": "gelu",
+        "task_pooling": "late",
     }
     architectures = (EUROBERT,)
     separator = "<|parallel_sep|>"

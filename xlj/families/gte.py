@@ -4,7 +4,8 @@ gte has two layouts. In the separate layout, each projection is a tensor. Transf
 layout in memory, and writes it with `save_original_format=False`. The model code on the Hugging
 Face Hub uses the fused layout: `qkv_proj` joins query, key and value, and `up_gate_proj` joins the
 two halves of the gated feed-forward layer. The prefix of fused tensors is `new` in files from the
-Hub, and `gte` in files that transformers writes by default.
+Hub, and `gte` in files that transformers writes by default. Exports have the layout of the Hub,
+because text-embeddings-inference reads no other layout.
 
 Sources: models/gte and conversion_mapping of transformers 5.24, configs of
 Alibaba-NLP/gte-multilingual-mlm-base and gte-multilingual-base.
@@ -132,8 +133,13 @@ def _model_options(config: Record, where: str, rotary: Rotary) -> Record:
 def _write_config(model: Model) -> Record:
     return {
         "hidden_act": modern.activation_of(model),
+        # text-embeddings-inference requires these two keys.
+        "layer_norm_type": "layer_norm",
+        "position_embedding_type": "rope",
         "tie_word_embeddings": model.tied,
         "rope_parameters": modern.write_rotary(model.rotary_base, model.rotary_factor),
+        # vLLM reads this key. It does not support scaled positions, and then lacks the key.
+        "rope_theta": model.rotary_base if model.rotary_factor == 1 else None,
     }
 
 
@@ -148,18 +154,19 @@ _SEPARATE = Architecture(
     fixed={},
     read_config=_read_config,
     write_config=_write_config,
+    names="separate",
 )
-_FUSED_VARIANTS = tuple(
+_FUSED, _FUSED_BY_TRANSFORMERS = (
     dataclasses.replace(
         _SEPARATE,
         prefix=prefix,
         tensors=(*_EMBEDDINGS, *_FUSED_LAYERS, *_head_tensors(prefix, "norm")),
         names=f"{prefix}, fused",
     )
-    for prefix in ("gte", "new")
+    for prefix in ("new", "gte")
 )
 
-GTE = dataclasses.replace(_SEPARATE, others=_FUSED_VARIANTS)
+GTE = dataclasses.replace(_FUSED, others=(_FUSED_BY_TRANSFORMERS, _SEPARATE))
 GTE_FROM_HUB = dataclasses.replace(
     GTE,
     model_type="new",

@@ -115,6 +115,9 @@ class Architecture:
       token_types: the minimum number of rows of an exported token type table.
       has_pooler: whether transformers' class without a head has a pooler (`POOLER`): a dense layer
         with tanh on the vector of the first token.
+      poolings: the values of `model.task_pooling` that transformers' heads for texts have, each
+        with its name in `classifier_pooling` of config.json. The value of `model.task_head` is that
+        of the family.
       has_shared_head: whether task heads share tensors with the head for masked tokens.
       ignored: tensors that an import ignores in addition to `IGNORED`, with the same format.
       names: label of this set of tensor names; empty for the standard names.
@@ -136,6 +139,7 @@ class Architecture:
     has_pad_rows: bool = False
     token_types: int = 0
     has_pooler: bool = False
+    poolings: Mapping[str, str] = dataclasses.field(default_factory=lambda: {"first": ""})
     has_shared_head: bool = False
     ignored: tuple[tuple[str, str], ...] = ()
     names: str = ""

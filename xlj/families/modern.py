@@ -20,6 +20,8 @@ OPTIONS: dict[str, Value] = {
     "pair_marks": (),
     "key_value_heads": 0,
     "rotary_factor": 1.0,
+    "task_head": "tanh",
+    "task_pooling": "first",
 }
 """Options of `model`. `families.options_of` returns only options that a family lists, and the
 export compares a model with them. So options with XLM-R's value are listed too."""
@@ -64,6 +66,20 @@ def gated(config: Record, key: str, where: str) -> str:
             f"{' and '.join(_GATED_TYPES)} only"
         )
     return _GATED_TYPES[activation]
+
+
+def read_pooling(pooling: Any, poolings: Mapping[str, str], where: str) -> str:
+    """Returns the value of `model.task_pooling` for `classifier_pooling` in a config.json.
+
+    Args:
+      poolings: `Architecture.poolings`.
+    """
+    names = {name: value for value, name in poolings.items()}
+    if not isinstance(pooling, str) or pooling not in names:
+        raise ConfigError(
+            f"{where}: classifier_pooling is {quoted(pooling)}; expected {' or '.join(names)}"
+        )
+    return names[pooling]
 
 
 def activation_of(model: Model) -> str:

@@ -41,9 +41,12 @@ _DEFAULTS = {
     "mlp_bias": False,
     "classifier_bias": False,
     "decoder_bias": True,
+    "classifier_pooling": "cls",
     "tie_word_embeddings": True,
 }
 
+_POOLINGS = {"first": "cls", "mean": "mean"}
+_TASKS = ("classification", "tagging", "question_answering", "multiple_choice")
 _LAYER = "layers.{layer}."
 _TENSORS = (
     Tensor("embeddings/word", "embeddings.tok_embeddings.weight"),
@@ -70,6 +73,15 @@ _TENSORS = (
     *module("prediction_head/norm", "head.norm"),
     Tensor("prediction_head/word", "decoder.weight"),  # only in models without tied embeddings
     Tensor("prediction_head/bias", "decoder.bias"),
+    *(
+        tensor
+        for task in _TASKS
+        for tensor in (
+            *module(f"{task}_head/dense", "head.dense"),
+            *module(f"{task}_head/norm", "head.norm"),
+            *module(f"{task}_head/output", "classifier"),
+        )
+    ),
 )
 
 
@@ -85,6 +97,7 @@ def _read_config(config: Record, where: str) -> Record:
         "rotary_factor": full.factor,
         "dropout": config["attention_dropout"],
         "rotary_local_base": 0.0,
+        "task_pooling": modern.read_pooling(config["classifier_pooling"], _POOLINGS, where),
     }
     if layers["local_attention"]:
         local = modern.read_rotary(config, where, _BASE_KEYS_V4[LOCAL], LOCAL)
@@ -168,6 +181,7 @@ def _write_config(model: Model) -> Record:
     return {
         "hidden_activation": modern.activation_of(model),
         "classifier_activation": "gelu",
+        "classifier_pooling": _POOLINGS.get(model.task_pooling, "cls"),
         "norm_bias": model.norm_type == "layer",
         **{key: {*names} <= {*model.biases} for key, names in _BIAS_SWITCHES.items() if names},
         "tie_word_embeddings": model.tied,
@@ -178,6 +192,9 @@ def _write_config(model: Model) -> Record:
             kind: modern.write_rotary(base, model.rotary_factor) for kind, base in bases.items()
         },
         **{_BASE_KEYS_V4[kind]: base if is_unscaled else None for kind, base in bases.items()},
+        # text-embeddings-inference requires the first of these keys, candle both.
+        "initializer_cutoff_factor": 2.0,
+        "layer_norm_eps": model.layer_norm_epsilon,
         "embedding_dropout": model.dropout_of("embeddings"),
         "mlp_dropout": model.dropout_of("feed_forward"),
     }
@@ -195,6 +212,7 @@ MODERNBERT = Architecture(
     read_config=_read_config,
     write_config=_write_config,
     specials=SPECIALS | {"cls": "bos", "sep": "eos"},
+    poolings=_POOLINGS,
     has_shared_head=True,
 )
 
@@ -212,5 +230,6 @@ class ModernBert(Family):
         "local_attention": 128,
         "dropout_parts": ("attention",),
         "attention_dropout": 0.0,
+        "task_head": "gelu_norm",
     }
     architectures = (MODERNBERT,)

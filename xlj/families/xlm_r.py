@@ -132,8 +132,13 @@ def _return_always(options: Mapping[str, Any]) -> Callable[[Record, str], Record
     return lambda config, where: dict(options)
 
 
-def _write_activation(model: Model) -> Record:
-    return {"hidden_act": "gelu", "tie_word_embeddings": True}
+def _write_options(model: Model) -> Record:
+    # vLLM requires position_embedding_type of BERT.
+    return {
+        "hidden_act": "gelu",
+        "position_embedding_type": "absolute",
+        "tie_word_embeddings": True,
+    }
 
 
 XLM_R = Architecture(
@@ -146,7 +151,7 @@ XLM_R = Architecture(
     _DEFAULTS,
     _FIXED,
     read_config=_return_always({"norm": "post"}),
-    write_config=_write_activation,
+    write_config=_write_options,
     first_position=2,  # the id of `<pad>` in XLM-R is 1
     has_pad_rows=True,
     token_types=1,
@@ -172,7 +177,7 @@ XLJ = dataclasses.replace(
     has_pooler=False,
     read_config=lambda config, where: {name: config[name] for name in _BIAS_KEYS},
     write_config=lambda model: (
-        _write_activation(model) | {name: getattr(model, name) for name in _BIAS_KEYS}
+        _write_options(model) | {name: getattr(model, name) for name in _BIAS_KEYS}
     ),
 )
 BERT = dataclasses.replace(
@@ -248,7 +253,7 @@ DISTILBERT = Architecture(
     },
     fixed={"activation": "gelu", "tie_word_embeddings": True},
     read_config=_return_always({"token_types": 0, "layer_norm_epsilon": 1e-12}),
-    write_config=_write_activation,
+    write_config=_write_options,
     specials={"pad": "pad"},
     ignored=((r"pre_classifier\..*", "part of a task head that xlj does not support"),),
 )

@@ -296,6 +296,8 @@ def _model_of(config: Config, source: StoredModel) -> schema.Model:
     """Returns the model of `init_from` with the values of the config's keys."""
     names = [path.removeprefix("model.") for path in KEYS_OF_MODEL]
     values: dict[str, Any] = {name: getattr(config.model, name) for name in names}
+    if config.task.pooling != "auto":
+        values["task_pooling"] = config.task.pooling
     return dataclasses.replace(source.model, language_embeddings="none", **values)
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from xlj.config import Model
+from xlj.config import ConfigError, Model
 from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.families.xlm_r import XLJ
@@ -23,6 +23,7 @@ _PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"}
 
 CARD = "README.md"
 """The file of a Hugging Face folder that is its model card."""
+_BEGIN, _END = "<!-- scores of xlj card -->\n", "<!-- end of scores -->\n"
 _NO_LANGUAGES = ("multilingual", "mul", "code")  # in the list of languages of a card
 
 _Meta = Record | None
@@ -68,7 +69,7 @@ def card(
         if trained and trained["step"]:
             sections.append(_objectives(trained["config"]))
         if trained and trained.get("tasks"):
-            sections.append(_data(trained))
+            sections.append(training_data(trained))
         if adapted:
             sections.append(f"## Before and after adaptation\n\n{adapted}")
         if metrics:
@@ -84,13 +85,36 @@ def card(
 
 def read_languages(folder: Path) -> tuple[str, ...]:
     """Returns the languages that the model card of a folder lists in its front matter."""
-    file = folder / CARD
+    codes = read_front_matter(folder / CARD, "languages?")
+    return tuple(code for code in codes if code not in _NO_LANGUAGES)
+
+
+def read_front_matter(file: Path, key: str) -> list[str]:
+    """Returns the words of a key, or of a list under a key, in the front matter of a model card.
+
+    Args:
+      key: a regular expression.
+    """
     text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
     front = text.partition("\n---")[0] + "\n" if text.startswith("---\n") else ""
-    match = re.search(r"^languages?:(.*)\n((?:[ \t]*-[ \t].*\n)*)", front, re.MULTILINE)
+    match = re.search(rf"^{key}:(.*)\n((?:[ \t]*-[ \t].*\n)*)", front, re.MULTILINE)
     inline, items = match.groups() if match else ("", "")
-    codes = re.findall(r"[\w-]+", inline) + re.findall(r"-[ \t]+['\"]?([\w-]+)", items)
-    return tuple(code for code in codes if code not in _NO_LANGUAGES)
+    return re.findall(r"[\w.-]+", inline) + re.findall(r"-[ \t]+['\"]?([\w-]+)", items)
+
+
+def with_section(text: str, section: str) -> str:
+    """Returns a model card with a section of scores, which replaces an earlier one.
+
+    Args:
+      text: the card so far; may be empty.
+      section: Markdown.
+    """
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if begin and not end:
+        raise ConfigError(f"{CARD} has the line {_BEGIN.strip()!r} without {_END.strip()!r}")
+    before = before if begin else f"{text.rstrip()}\n\n" if text.strip() else ""
+    return f"{before}{_BEGIN}{section.rstrip()}\n{_END}{after}"
 
 
 def _front_matter(
@@ -177,7 +201,8 @@ def _objectives(config: Record) -> str:
     return "\n".join(rows)
 
 
-def _data(trained: Record) -> str:
+def training_data(trained: Record) -> str:
+    """Returns a section with the text of each language and pair that a model was trained on."""
     rows = ["## Data", "", "| text | sentences or pairs | tokens |", "|---|---|---|"]
     for task, counts in trained["tasks"].items():
         rows.append(f"| {task} | {counts['sentences']:,} | {counts['tokens']:,} |")

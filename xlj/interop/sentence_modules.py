@@ -79,7 +79,8 @@ class SentenceModules:
         encoder.
       lowercase: whether to lowercase text before it is tokenized.
       settings: the content of `config_sentence_transformers.json`. xlj uses the keys `prompts`,
-        `default_prompt_name` and `truncate_dim`, the number of dimensions to keep of a vector.
+        `default_prompt_name`, `similarity_fn_name` and `truncate_dim`, the number of dimensions to
+        keep of a vector.
     """
 
     pooling: tuple[str, ...] = ("mean",)
@@ -117,6 +118,24 @@ class SentenceModules:
                 f"unknown prompt {quoted(name)}; expected a prompt of the model ({names})"
             )
         return prompts[name]
+
+    def role_prompt(self, role: str) -> str:
+        """Returns the prompt for `query` or `document`; empty if the model has no such prompt.
+
+        A prompt for documents may be named `document`, `passage` or `corpus`.
+        """
+        prompts = self.settings.get("prompts") or {}
+        names = ("query",) if role == "query" else ("document", "passage", "corpus")
+        return next((prompts[name] for name in names if prompts.get(name)), "")
+
+    @property
+    def similarity(self) -> str:
+        """The similarity for which the model was trained: cosine, dot, euclidean or manhattan.
+
+        The dot product of normalised vectors is their cosine.
+        """
+        name = str(self.settings.get("similarity_fn_name") or "cosine")
+        return "cosine" if name == "dot" and self.steps[-1:] == (None,) else name
 
     def record(self) -> Record:
         """Returns the modules as a JSON object, which `from_record` reads."""

@@ -5,16 +5,20 @@ declares the tensors of its heads.
 """
 
 import dataclasses
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from xlj.config import ConfigError, task
+from xlj import families
+from xlj.config import ConfigError, Model, task
 from xlj.data.labelled import kind
 from xlj.data.labelled.kind import HuggingFace
 from xlj.families.interface import Architecture
 from xlj.io.json_file import Record
+from xlj.objectives.supervised.head import head_of, of_kind
 
-_SINGLE_LABEL = "single_label_classification"  # transformers' default
+_SINGLE_LABEL = "single_label_classification"  # transformers' default for several labels
+_REGRESSION = "regression"  # and for one label
 _WITHOUT_TASK = {"": "Model", "prediction_head": "ForMaskedLM"}
 
 
@@ -69,13 +73,41 @@ def with_head(architecture: Architecture, head: str, own: str = "") -> Architect
     return dataclasses.replace(architecture, tensors=(*architecture.tensors, *tensors))
 
 
+def why_not(architecture: Architecture, head: str, model: Model, own: str = "") -> str:
+    """Returns why transformers has no class with a task head of xlj; empty if it has one.
+
+    Args:
+      own: the name of the kind of task if user code defines this kind; empty for xlj's kinds.
+    """
+    own = own if own and head == head_of(own) else ""
+    if hf_task_of(head, own) is None:
+        return "the kind of task has no transformers class for this architecture"
+    name = class_of(architecture.class_prefix, head, own)
+    if head not in architecture.heads:
+        return f"transformers has no {name}"
+    _, family = families.of_model_type(architecture.model_type)
+    layers = {family.options.get("task_head", Model().task_head), model.task_head}
+    by_token = of_kind(own or TASKS[head]).by_token
+    if len(layers) > 1 and ("gelu_norm" in layers or not by_token):
+        return f"the head of {name} has other layers than model.task_head={model.task_head}"
+    if not by_token and model.task_pooling not in architecture.poolings:
+        return f"{name} does not support model.task_pooling={model.task_pooling}"
+    return ""
+
+
+def _count_labels(config: Record) -> int:
+    return len(config.get("id2label") or range(config.get("num_labels") or 2))
+
+
 def read_labels(config: Record, where: str) -> tuple[str, ...]:
     """Returns the labels in a config.json, in the order of the head's outputs.
 
     Raises:
       ConfigError: if the labels are not numbered 0, 1, 2, ..., or not distinct.
     """
-    names = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}  # transformers' default
+    names = config.get("id2label")
+    if not names:  # transformers' default
+        names = {str(number): f"LABEL_{number}" for number in range(_count_labels(config))}
     numbers = [str(number) for number in range(len(names))]
     labels: list[Any] = [names.get(n) for n in numbers] if isinstance(names, dict) else []
     if not all(isinstance(label, str) for label in labels) or len({*labels}) < len(names):
@@ -94,19 +126,21 @@ def find_task_head(architecture: Architecture, config: Record, tensors: Collecti
     Returns:
       The head, e.g. `tagging_head`; empty if there is no head that xlj supports.
     """
-    problem = config.get("problem_type") or _SINGLE_LABEL
-    is_regression = len(config.get("id2label") or "01") == 1  # regression, or a cross-encoder
+    is_regression = _count_labels(config) == 1  # regression, or a cross-encoder
+    problem = config.get("problem_type") or (_REGRESSION if is_regression else _SINGLE_LABEL)
     for head in TASKS:
         hf_task, extended = hf_task_of(head), with_head(architecture, head)
         name = class_of(architecture.class_prefix, head)
         classes = config.get("architectures") or ()
         if hf_task is None or head not in extended.heads or name not in classes:
             continue
-        if is_regression != (hf_task.problem_type == "regression"):
+        if is_regression != (hf_task.problem_type == _REGRESSION):
             # xlj has no classification with one label, and no regression of several numbers.
             continue
         if problem == (hf_task.problem_type or _SINGLE_LABEL):
             names = {tensor.hf_name for tensor in extended.tensors if tensor.head == head}
+            if architecture.has_shared_head:  # config.json determines which biases the layers have
+                names -= {name for name in names if re.fullmatch(r"head\..*bias", name)}
             return head if names and names <= {*tensors} else ""
     return ""
 
@@ -127,6 +161,7 @@ def make_task_config(head: str, labels: Sequence[str], own: str = "") -> Record:
         return {}
     config: Record = {"problem_type": hf_task.problem_type} if hf_task.problem_type else {}
     if labels:
+        config["num_labels"] = len(labels)
         config["id2label"] = dict(enumerate(labels))
         config["label2id"] = {label: number for number, label in enumerate(labels)}
     return config

@@ -79,7 +79,8 @@ class ExportPlan:
 
 _MAY_DIFFER_FROM_XLM_R = {
     "family", "norm", "absolute_positions", "position_bias", "token_types", "pair_marks",
-    "layer_norm_epsilon", "dropout", "dropout_parts", "attention_dropout",
+    "layer_norm_epsilon", "dropout", "dropout_parts", "attention_dropout", "task_head",
+    "task_pooling",
 }  # fmt: skip
 """Options of `Model` in which a model may differ from XLM-R and still have an architecture like
 XLM-R's. config.json contains these options, or `XlmR.export_as` checks them."""
@@ -87,7 +88,7 @@ XLM-R's. config.json contains these options, or `XlmR.export_as` checks them."""
 _NOT_COMPARED = {
     "family", "dropout", "dropout_parts", "attention_dropout", "attention", "dtype", "scan_layers",
     "remat", "init_std", "language_embeddings", "pair_marks", "position_buckets",
-    "position_distance", "full_attention_every", "full_layers",
+    "position_distance", "full_attention_every", "full_layers", "task_head", "task_pooling",
 }  # fmt: skip
 """Options of `Model` that `_find_unsupported` does not compare. Either they do not change
 the output of the model, or other code checks them."""
@@ -99,7 +100,6 @@ def plan(
     vocabulary: Vocabulary,
     headless: bool,
     labels: tuple[str, ...] = (),
-    names: str = "",
     own: str = "",
     is_sentence: bool = False,
 ) -> ExportPlan:
@@ -109,8 +109,6 @@ def plan(
       params: the parameters by name, e.g. layers/attention/query/kernel.
       headless: whether the export ends before the last layer. Such an export has no head.
       labels: the names of the task's classes or tags, in order.
-      names: label of the set of tensor names, if the architecture has several
-        (`StoredModel.names`).
       own: the name of the kind of task if user code defines this kind; empty for xlj's kinds.
       is_sentence: whether the folder is for sentence-transformers, which loads no head.
 
@@ -139,19 +137,23 @@ def plan(
             "the model cannot be exported: its tokenizer has no padding token, but "
             f"{architecture.model_type} counts positions from the padding token's id"
         )
-    architecture = architecture.with_pad(pad).with_names(names)
+    architecture = architecture.with_pad(pad)
     top_names = {name.partition("/")[0] for name in params}
     task_head = (
         head_of(own) if own else next((part for part in sorted(top_names) if part in TASKS), "")
     )
-    if task_head in top_names:
-        architecture = task_heads.with_head(architecture, task_head, own)
-    heads = [head for head in architecture.heads if head in top_names]
+    architecture = task_heads.with_head(architecture, task_head, own)
+    refused = {
+        part: reason
+        for part in top_names & {*TASKS, task_head}
+        if (reason := task_heads.why_not(architecture, part, model, own))
+    }
+    heads = [head for head in architecture.heads if head in top_names - refused.keys()]
     no_head = (headless and "the export ends before the last layer") or (
         is_sentence and "sentence-transformers loads no head"
     )
     head = "" if no_head or not heads else heads[-1]  # a task's head comes after prediction_head
-    left_out = _find_left_out(params, heads, head, no_head or "", own)
+    left_out = _find_left_out(params, heads, head, no_head or "", refused)
     own = own if head == task_head else ""
     rows, labels = _choose_rows(vocabulary, params), _output_names(params, head, own, labels)
     return ExportPlan(architecture, head, left_out, rows, labels, own)
@@ -278,12 +280,17 @@ def _format_value(value: object) -> object:
 
 
 def _find_left_out(
-    params: Iterable[str], heads: Collection[str], head: str, no_head: str, own: str
+    params: Iterable[str],
+    heads: Collection[str],
+    head: str,
+    no_head: str,
+    refused: Mapping[str, str],
 ) -> dict[str, str]:
     """Returns the parameters that are not exported, each with the reason.
 
     Args:
       no_head: why the export has no head; empty if it may have one.
+      refused: task heads that no class of transformers computes, each with the reason.
     """
     left_out = {}
     for name in params:
@@ -300,10 +307,8 @@ def _find_left_out(
             left_out[name] = no_head
         elif part in heads and part != head:
             left_out[name] = "a folder has one head, which is the fine-tuned task's head"
-        elif part in TASKS and part not in heads:
-            left_out[name] = "transformers has a different head for this task and architecture"
-        elif own and part == head_of(own) and part != head:
-            left_out[name] = "the kind of task has no transformers class for this architecture"
+        elif part in refused:
+            left_out[name] = refused[part]
         elif part == head_of("pair_classification"):
             left_out[name] = "transformers has no class that encodes two sentences separately"
         elif name == "embeddings/language":

@@ -155,13 +155,16 @@ def find_starts(tokens: jax.Array, max_examples: int, none: int = 0) -> jax.Arra
     return jax.vmap(of_row)(tokens)
 
 
-def average_examples(hidden: jax.Array, tokens: jax.Array, max_examples: int) -> jax.Array:
-    """Computes the mean vector of each example's tokens, without `<s>`, `</s>` and padding.
+def average_examples(
+    hidden: jax.Array, tokens: jax.Array, max_examples: int, specials: bool = False
+) -> jax.Array:
+    """Computes the mean vector of each example's tokens, without padding.
 
     Args:
       hidden: float [rows, length, hidden].
       tokens: int [rows, length].
       max_examples: number of slots per row, at least the number of examples.
+      specials: whether the mean includes `<s>` and `</s>`.
 
     Returns:
       [rows, max_examples, hidden], of the dtype of `hidden`; zeros in slots without an example.
@@ -174,17 +177,18 @@ def average_examples(hidden: jax.Array, tokens: jax.Array, max_examples: int) ->
     segment = segments(tokens).segment
 
     def of_example(number: jax.Array) -> jax.Array:
-        return average_rows(hidden, jnp.where(segment == number, tokens, PAD))
+        return average_rows(hidden, jnp.where(segment == number, tokens, PAD), specials)
 
     return jax.vmap(of_example, out_axes=1)(jnp.arange(1, max_examples + 1))
 
 
-def average_rows(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
-    """Computes the mean vector of each row's tokens, without `<s>`, `</s>` and padding.
+def average_rows(hidden: jax.Array, tokens: jax.Array, specials: bool = False) -> jax.Array:
+    """Computes the mean vector of each row's tokens, without padding.
 
     Args:
       hidden: float [rows, length, hidden].
       tokens: int [rows, length].
+      specials: whether the mean includes `<s>` and `</s>`.
 
     Returns:
       [rows, hidden], of the dtype of `hidden`; zeros for rows without text.
@@ -194,7 +198,9 @@ def average_rows(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
         hidden=("float [rows, length, hidden]", hidden),
         tokens=("int [rows, length]", tokens),
     )
-    is_text = (tokens != BOS) & (tokens != EOS) & (tokens != PAD)
+    is_text = tokens != PAD
+    if not specials:
+        is_text &= (tokens != BOS) & (tokens != EOS)
     text = is_text.astype(hidden.dtype)[..., None]
     return (hidden * text).sum(1) / jnp.maximum(text.sum(1), 1)
 

@@ -61,6 +61,7 @@ class Embedder:
     Attributes:
       layers: the layers whose vectors the methods return.
       width: the size of a sentence vector.
+      prompt: the text before each sentence.
       truncated: the number of sentences so far that were truncated to the maximum length of the
         model.
     """
@@ -91,7 +92,7 @@ class Embedder:
             raise ConfigError(f"prompt={prompt!r}: the model has no prompts; remove the prompt")
         if prompt_text is None and modules and (sentence or prompt is not None):
             prompt_text = modules.prompt(prompt)
-        self._prompt = prompt_text or ""
+        self.prompt = prompt_text or ""
         modes: tuple[str, ...] = (pooling or "mean",)
         steps: tuple[Dense | None, ...] = ()
         self._lowercase = False
@@ -102,7 +103,7 @@ class Embedder:
             self._lowercase, modes, steps = sentence.lowercase, sentence.pooling, sentence.steps
             self.width = sentence.width(self.width)
             truncate_dim = truncate_dim or sentence.settings.get("truncate_dim")
-            if self._prompt and not sentence.include_prompt:
+            if self.prompt and not sentence.include_prompt:
                 not_pooled = 1 + len(self._encode([""]).ids)
         self.width = min(self.width, truncate_dim or self.width)
         static = {"mesh": self._mesh, "model": pretrained.model, "layers": self.layers}
@@ -142,7 +143,7 @@ class Embedder:
 
     def _encode(self, sentences: Sequence[str]) -> Ragged:
         """Returns the ids of the prompt followed by each sentence."""
-        texts = [self._prompt + sentence for sentence in sentences]
+        texts = [self.prompt + sentence for sentence in sentences]
         if self._lowercase:  # character by character, as in the tokenizers library
             texts = ["".join(map(str.lower, text)) for text in texts]
         return self._pretrained.vocabulary.encode(texts)

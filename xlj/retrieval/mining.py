@@ -18,7 +18,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.io import atomic, hashing
-from xlj.retrieval.search import MIN_DENSITY, NEIGHBOURS, Nearest, Neighbours, nearest, neighbours
+from xlj.retrieval.search import NEIGHBOURS, Nearest, Neighbours, nearest, neighbours
 
 
 class PairIndices(NamedTuple):
@@ -92,7 +92,7 @@ def write(path: Path, pairs: Sequence[tuple[str, str]], scores: Sequence[float] 
 CHUNK = 65536
 """The number of queries or keys in each call of the index."""
 COUNT = 16
-"""The number of candidates for each sentence."""
+"""The number of candidates for each sentence in mining."""
 
 _SAMPLE = 1024  # the maximum number of queries for which recall is measured
 _TRAINING_VECTORS = 64  # training vectors for each list of the index; FAISS warns below 39
@@ -103,7 +103,7 @@ Search = Callable[[np.ndarray], Neighbours]
 best first."""
 
 
-def build_search(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
+def build_search(keys: np.ndarray, kind: str = "", probes: int = 32, count: int = COUNT) -> Search:
     """Builds a FAISS index of vectors on the CPU, and returns the function that searches the index.
 
     Args:
@@ -112,6 +112,7 @@ def build_search(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
         inverted file of float16 vectors, which needs half the memory of `keys`. It has 4 sqrt(n)
         lists, but at least 64 vectors per list. Below 128 keys, the search is exact.
       probes: the number of lists to search for each query, if the index has lists.
+      count: the number of keys to find for each query; all keys if there are fewer.
 
     Raises:
       ConfigError: if FAISS is not installed, or cannot build the index.
@@ -138,7 +139,7 @@ def build_search(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
         index.nprobe = probes
 
     def search(queries: np.ndarray) -> Neighbours:
-        scores, indices = index.search(_unit(queries), min(COUNT, len(keys)))
+        scores, indices = index.search(_unit(queries), min(count, len(keys)))
         return Neighbours(np.where(indices < 0, -np.inf, scores), np.maximum(indices, 0))
 
     return search
@@ -168,35 +169,6 @@ def recall(search: Search, queries: np.ndarray, keys: np.ndarray) -> float:
         best = [np.take_along_axis(values, order, 1) for values in best]
     is_hit = search(sampled).indices[:, :, None] == best[1][:, None]
     return float(is_hit.any(1).mean())
-
-
-def rank_by_margin(targets: Neighbours, sources: Neighbours) -> Nearest:
-    """Returns for each sentence the candidate with the largest margin, in both directions.
-
-    Args:
-      targets: the candidates for each source sentence, [sources, count].
-      sources: the candidates for each target sentence, [targets, count].
-    """
-    densities = [_density(candidates) for candidates in (targets, sources)]
-    return Nearest(_best(targets, *densities), _best(sources, *densities[::-1]))
-
-
-def _density(candidates: Neighbours) -> np.ndarray:
-    nearest = candidates.scores[:, :NEIGHBOURS]
-    return np.where(np.isfinite(nearest), nearest, 0).mean(1)
-
-
-def _best(
-    candidates: Neighbours, query_densities: np.ndarray, key_densities: np.ndarray
-) -> Neighbours:
-    divisors = np.maximum(
-        (query_densities[:, None] + key_densities[candidates.indices]) / 2, MIN_DENSITY
-    )
-    margins = candidates.scores / divisors
-    best = margins.argmax(1)[:, None]
-    return Neighbours(
-        *(np.take_along_axis(values, best, 1) for values in (margins, candidates.indices))
-    )
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ from xlj.io.columns import Layout
 from xlj.io.file_ranges import FileRange
 from xlj.io.malformed import Skipping
 from xlj.retrieval.embedder import Embedder
-from xlj.retrieval.search import MIN_DENSITY, NEIGHBOURS, neighbours
+from xlj.retrieval.search import NEIGHBOURS, neighbours, ratio_margin
 from xlj.word_alignment import sentence_pairs
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.gold_alignments import SPLITS
@@ -114,9 +114,7 @@ def ratio(source: Vectors, target: Vectors, sources: np.ndarray, targets: np.nda
     """
     source_densities = densities(source, target, targets)
     target_densities = densities(target, source, sources)
-    return pair_cosines(source, target) / np.maximum(
-        (source_densities + target_densities) / 2, MIN_DENSITY
-    )
+    return ratio_margin(pair_cosines(source, target), source_densities, target_densities)
 
 
 _CHUNK = 4096  # how many pairs are scored at a time

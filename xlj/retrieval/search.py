@@ -3,7 +3,7 @@ retrieved in both directions.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,23 @@ from xlj.config.fields import check_choice
 
 _ROWS, _COLUMNS = 2048, 8192  # the size of a block of cosines: 64 MiB
 
-MIN_DENSITY = 1e-6
-"""The smallest divisor of a margin. It keeps the margins of isolated sentences finite."""
+NEIGHBOURS = 4
+"""Margins use the mean cosine with this number of nearest neighbours."""
+
+_MIN_DENSITY = 1e-6  # keeps the margins of isolated sentences finite
+
+Array = TypeVar("Array", np.ndarray, jax.Array)
+
+
+def ratio_margin(cosines: Array, densities: Array, other_densities: Array) -> Array:
+    """Divides cosines by the mean density of both sentences (Artetxe and Schwenk, 2019).
+
+    Args:
+      cosines: float [...], of pairs of sentences.
+      densities, other_densities: of both sentences of each pair, in shapes that broadcast to
+        [...]. The density of a sentence is its mean cosine with its nearest neighbours.
+    """
+    return cosines / ((densities + other_densities) / 2).clip(_MIN_DENSITY)
 
 
 class Neighbours(NamedTuple):
@@ -88,7 +103,7 @@ def _nearest(
         if densities is not None:
             source_densities, target_densities = densities
             target_densities = jax.lax.dynamic_slice_in_dim(target_densities, start, columns)
-            scores /= jnp.maximum((source_densities[:, None] + target_densities) / 2, MIN_DENSITY)
+            scores = ratio_margin(scores, source_densities[:, None], target_densities)
         places = start + jnp.arange(columns)
         scores = jnp.where(places >= block * columns, scores, -jnp.inf)
         # Among equal values, top_k prefers the first. Earlier blocks have lower indices.
@@ -105,10 +120,6 @@ def _nearest(
 def _unit(vectors: jax.Array) -> jax.Array:
     vectors = vectors.astype(jnp.float32)
     return vectors / jnp.maximum(jnp.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-NEIGHBOURS = 4
-"""Margins use the mean cosine with this number of nearest neighbours."""
 
 
 class Nearest(NamedTuple):
@@ -156,7 +167,10 @@ def nearest(source: np.ndarray, target: np.ndarray, similarity: str = "cosine") 
     check_choice("similarity", similarity, SIMILARITIES)
     if similarity == "cosine":
         return Nearest(neighbours(source, target), neighbours(target, source))
-    densities = _density(source, target), _density(target, source)
+    densities = (
+        _density(neighbours(source, target, NEIGHBOURS)),
+        _density(neighbours(target, source, NEIGHBOURS)),
+    )
     targets = neighbours(source, target, densities=densities)
     return Nearest(targets, neighbours(target, source, densities=densities[::-1]))
 
@@ -176,6 +190,29 @@ def accuracy(result: Nearest, translations: np.ndarray | None = None) -> Accurac
     )
 
 
-def _density(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Computes the mean cosine of each source with the four nearest targets, float32 [sources]."""
-    return neighbours(source, target, NEIGHBOURS).scores.mean(1)
+def rank_by_margin(targets: Neighbours, sources: Neighbours) -> Nearest:
+    """Returns for each sentence the candidate with the largest margin, in both directions.
+
+    Args:
+      targets: the candidates for each source sentence, [sources, count], best first by cosine.
+      sources: the candidates for each target sentence, [targets, count].
+    """
+    densities = _density(targets), _density(sources)
+    return Nearest(_best(targets, *densities), _best(sources, *densities[::-1]))
+
+
+def _density(candidates: Neighbours) -> np.ndarray:
+    """Computes the mean cosine of each sentence with its four nearest candidates, float32."""
+    nearest = candidates.scores[:, :NEIGHBOURS]
+    return np.where(np.isfinite(nearest), nearest, 0).mean(1)
+
+
+def _best(
+    candidates: Neighbours, query_densities: np.ndarray, key_densities: np.ndarray
+) -> Neighbours:
+    key_densities = key_densities[candidates.indices]
+    margins = ratio_margin(candidates.scores, query_densities[:, None], key_densities)
+    best = margins.argmax(1)[:, None]
+    return Neighbours(
+        *(np.take_along_axis(values, best, 1) for values in (margins, candidates.indices))
+    )

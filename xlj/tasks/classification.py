@@ -31,7 +31,7 @@ class Classification(TaskKind):
 
     name = "classification"
     metrics = ("accuracy",)
-    reads = ("pairs", "columns", "labels", "names")
+    reads = ("pairs", "columns", "labels", "names", "pooling")
     example = Sentences
     hugging_face: HuggingFace | None = HuggingFace(
         "ForSequenceClassification",
@@ -66,14 +66,12 @@ class Classification(TaskKind):
         return features.of_sentences(examples, vocabulary, _index_labels(labels), task.length)
 
     def head(self) -> Any:
-        """Returns RoBERTa's classification head, which is applied to the vector of `<s>`."""
+        """Returns the model's head for texts, which `model.task_pooling` applies to vectors."""
         from xlj.objectives.supervised import head as heads
 
         return heads.TaskHead(
             init=heads.init_classification,
-            logits=lambda head, model, hidden, _, rngs: heads.classify(
-                head, model, hidden[:, 0], rngs
-            ),
+            logits=lambda *arguments: heads.classify_texts(*arguments)[:, 0],
             losses=heads.cross_entropy(lambda logits: logits[:, None]),
         )
 
@@ -146,6 +144,14 @@ class PairClassification(Classification):
     def chosen_by(self) -> Mapping[str, str]:
         """Keys of `task` that select this kind: classification with `task.pairs=apart`."""
         return {"kind": "classification", "pairs": "apart"}
+
+    def check(self, task: Task) -> None:
+        """Refuses `task.pooling`, because the head reads the mean vectors of both sentences."""
+        if task.pooling != "auto":
+            raise ConfigError(
+                f"task.pooling={task.pooling}: with task.pairs=apart, the head reads the mean "
+                "vectors of both sentences; remove task.pooling"
+            )
 
     def rows(
         self,

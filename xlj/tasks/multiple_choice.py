@@ -59,7 +59,7 @@ class MultipleChoice(TaskKind):
 
     name = "multiple_choice"
     metrics = ("accuracy",)
-    reads = ("columns", "names")
+    reads = ("columns", "names", "pooling")
     example = Choices
     has_labels = False
     hugging_face = HuggingFace(
@@ -135,7 +135,7 @@ print(choices[outputs.logits[0].argmax()])""",
         return Features(tokens, fields, {"examples": truncated})
 
     def head(self) -> Any:
-        """Returns BERT's head: a dense layer and one output per choice, from the vector of `<s>`.
+        """Returns the model's head for texts with one output for each choice.
 
         If an example has fewer than `MAX_CHOICES` choices, the other outputs are minus infinity.
         """
@@ -145,9 +145,7 @@ print(choices[outputs.logits[0].argmax()])""",
         from xlj.objectives.supervised import head as heads
 
         def logits(head: Any, model: Any, hidden: Any, tokens: Any, rngs: Any) -> Any:
-            starts = segments.find_starts(tokens, MAX_CHOICES)
-            vectors = jnp.take_along_axis(hidden, starts[..., None], 1)
-            outputs = heads.classify(head, model, vectors, rngs)[..., 0]
+            outputs = heads.classify_texts(head, model, hidden, tokens, rngs, MAX_CHOICES)[..., 0]
             return jnp.where(segments.is_example(tokens, MAX_CHOICES), outputs, -jnp.inf)
 
         return heads.TaskHead(

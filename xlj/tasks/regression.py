@@ -5,14 +5,12 @@ float32, and `has_score`: 1, or 0 if the score is unknown.
 """
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from xlj.config import ConfigError
 from xlj.config.task import Task
 from xlj.data.labelled import features, kind, records, tables
 from xlj.data.labelled.examples import Example
@@ -21,7 +19,6 @@ from xlj.data.labelled.kind import HuggingFace, TaskKind
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.metrics import pearson, spearman
 from xlj.io.json_file import Record
-from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
 from xlj.tasks.classification import PAIRS
 
@@ -57,7 +54,7 @@ class Regression(TaskKind):
 
     name = "regression"
     metrics = ("spearman", "pearson")
-    reads = ("columns",)
+    reads = ("columns", "pooling")
     example = RatedText
     has_labels = False
     hugging_face = HuggingFace(
@@ -77,7 +74,7 @@ with torch.no_grad():
         return [
             RatedText(
                 example.texts,
-                _parse_score(example.label, example.place),
+                tables.parse_score(example.label, example.place),
                 example.place,
                 language=example.language,
             )
@@ -100,7 +97,7 @@ with torch.no_grad():
         return Features(tokens, fields, {"examples": truncated})
 
     def head(self) -> Any:
-        """Returns RoBERTa's classification head with one output.
+        """Returns the model's head for texts with one output.
 
         A prediction counts as correct if the error is at most 0.5.
         """
@@ -114,9 +111,7 @@ with torch.no_grad():
 
         return heads.TaskHead(
             init=lambda rng, model, labels: heads.init_classification(rng, model, 1),
-            logits=lambda head, model, hidden, _, rngs: heads.classify(
-                head, model, hidden[:, 0], rngs
-            ),
+            logits=lambda *arguments: heads.classify_texts(*arguments)[:, 0],
             losses=losses,
             predict=lambda scores: scores[:, 0],
             weights=lambda rows: rows["has_score"][:, None].astype(jnp.float32),
@@ -175,17 +170,3 @@ with torch.no_grad():
     def to_fields(self, description: Record) -> list[str]:
         """Returns the field of an output line: the score."""
         return [f"{description['score']:.6f}"]
-
-
-def _parse_score(label: str | None, place: str) -> float | None:
-    if label is None:
-        return None
-    try:
-        score = float(label)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score) or abs(score) > 1e30:
-        raise ConfigError(
-            f"{place}: the score is {quoted(label)}; expected a number between -1e30 and 1e30"
-        )
-    return score

@@ -12,7 +12,7 @@ from xlj import families
 from xlj.checkpoints import compatibility, reading, stored_models
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
-from xlj.config import Config, ConfigError, Model, checks
+from xlj.config import Config, ConfigError, checks
 from xlj.config.sections import KEYS_OF_RUN
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
 from xlj.data.rows.request import request_of
@@ -155,7 +155,7 @@ def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
     if earliest is None:
         model = stored_models.find(config.init_from, "init_from").model
     else:
-        model = Model(**earliest.config()["model"])  # of the first phase
+        model = earliest.first_model()
     run_options = {name: getattr(config.model, name) for name in KEYS_OF_RUN}
     config = dataclasses.replace(config, model=dataclasses.replace(model, **run_options))
     checks.check_values(config)

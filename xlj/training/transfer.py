@@ -1,6 +1,6 @@
 """Transfer of parameters from another model to a run (MetaXLM, section 3.2 and Table 5)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -72,11 +72,15 @@ def transfer_parameters(
     unused_heads = (
         tuple(f"{head_of(kind)}/" for kind in kinds) if source.labels != tuple(labels) else ()
     )
+    heads = {head_of(kind) for kind in kinds} if config.model.task_head == "gelu_norm" else set()
+    shared = _share_head(old, new, heads)
     fits = {
         name
         for name in old
         if name in new and old[name].shape == new[name].shape and not name.startswith(unused_heads)
     }
+    old |= shared
+    fits |= shared.keys()
     missing = [name for name in new if name not in fits]
     unused = [name for name in old if name not in fits]
     mismatched = [name for name in missing + unused if name.startswith(_CORE)]
@@ -101,6 +105,38 @@ def transfer_parameters(
         for name, leaf in zip(new, leaves, strict=True)
     ]
     return jax.tree.unflatten(structure, chosen)
+
+
+def _share_head(
+    old: dict[str, jax.Array], new: Mapping[str, jax.Array], heads: Collection[str]
+) -> dict[str, jax.Array]:
+    """Takes the layers of a task head out of another model's head for masked tokens.
+
+    Task heads of ModernBERT have the layers of this head (`model.task_head`), and transformers
+    starts them from it.
+
+    Args:
+      old: the other model's parameters by name; those that are taken are removed.
+      new: the run's new parameters by name.
+      heads: the names of task heads with these layers.
+
+    Returns:
+      The parameters that the other model's task heads lack, under their names in the run.
+    """
+    originals = {
+        f"{head}/{layer}/{part}": f"prediction_head/{layer}/{part}"
+        for head in heads
+        for layer in ("dense", "norm")
+        for part in ("kernel", "scale", "bias")
+    }
+    shared = {
+        name: jax.device_put(old.pop(original), new[name].sharding)
+        for name, original in originals.items()
+        if name in new and name not in old and original in old
+    }
+    if shared and jax.process_index() == 0:
+        tqdm.write(f"init_from: from the head for masked tokens: {', '.join(shared)}")
+    return shared
 
 
 def check_optimizer(source: StoredModel, config: Config) -> Checkpoint:

@@ -402,3 +402,22 @@ def _unquote(field: str) -> str:
     if len(field) > 1 and field[0] == field[-1] == '"' and '"' not in field[1:-1].replace('""', ""):
         return field[1:-1].replace('""', '"')
     return field
+
+
+def parse_score(label: str | None, place: str) -> float | None:
+    """Converts a label to a number; None for an unlabelled example.
+
+    Raises:
+      ConfigError: if the label is not a number between -1e30 and 1e30.
+    """
+    if label is None:
+        return None
+    try:
+        score = float(label)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score) or abs(score) > 1e30:
+        raise ConfigError(
+            f"{place}: the score is {quoted(label)}; expected a number between -1e30 and 1e30"
+        )
+    return score

@@ -1,7 +1,9 @@
 """Matches templates such as `text/{language}.txt` to sources, and splits pairs such as `en-de`."""
 
+import glob
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from xlj.config import ConfigError, Data
@@ -97,6 +99,20 @@ def fill(template: str, values: dict[str, str], key: str) -> str:
         return values[match[1]]
 
     return re.sub(r"\{(\w*)\}", replace, template)
+
+
+def find_languages(template: str) -> list[tuple[str, Path]]:
+    """Returns the languages and files of a template of a local file, such as `text/{language}.gz`,
+    sorted by language.
+
+    A language is a text without slashes and dots. If the template repeats the placeholder, all
+    places have the same language.
+    """
+    parts = [*map(re.escape, template.split("{language}"))]
+    pattern = re.compile(parts[0] + r"([^/.]+)" + r"\1".join(parts[1:]))
+    names = glob.glob("*".join(map(glob.escape, template.split("{language}"))))
+    matches = filter(None, map(pattern.fullmatch, names))
+    return sorted((match[1], Path(match[0])) for match in matches if Path(match[0]).is_file())
 
 
 def split_pair(

@@ -188,7 +188,7 @@ def describe_frame(model: bytes) -> str:
       A text such as `[CLS] ... [SEP]`, in which `...` is the sentence.
     """
     processor = json_file.parse(model, "tokenizer.json").get("post_processor")
-    for part in _processors(processor):
+    for part in processors(processor):
         if part["type"] in ("BertProcessing", "RobertaProcessing"):
             return f"{part['cls'][0]} ... {part['sep'][0]}"
     for template in _templates(processor):
@@ -336,7 +336,7 @@ def _find_assigned(description: Mapping[str, Any], ids: Mapping[str, int]) -> di
     role, and have priority.
     """
     numbers: dict[str, int] = {}
-    for processor in _processors(description.get("post_processor")):
+    for processor in processors(description.get("post_processor")):
         if processor["type"] in ("BertProcessing", "RobertaProcessing"):
             numbers |= {"bos": processor["cls"][1], "eos": processor["sep"][1]}
     for template in _templates(description.get("post_processor")):
@@ -364,17 +364,17 @@ def _split_template(entries: Sequence[Mapping[str, Any]]) -> tuple[list[str], li
     return names[:text_index], names[text_index + 1 :]
 
 
-def _processors(processor: Any) -> Iterator[dict[str, Any]]:
+def processors(processor: Any) -> Iterator[dict[str, Any]]:
     """Yields a post-processor; of a sequence of post-processors, yields each of them."""
     if processor and processor["type"] == "Sequence":
         for part in processor["processors"]:
-            yield from _processors(part)
+            yield from processors(part)
     elif processor:
         yield processor
 
 
 def _templates(processor: Any) -> Iterator[dict[str, Any]]:
-    return (part for part in _processors(processor) if part["type"] == "TemplateProcessing")
+    return (part for part in processors(processor) if part["type"] == "TemplateProcessing")
 
 
 def _special_flags(description: Mapping[str, Any]) -> dict[str, bool]:

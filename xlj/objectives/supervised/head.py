@@ -13,6 +13,8 @@ from xlj.contracts.arrays import check
 from xlj.models.dense import Dense
 from xlj.models.dropout import Rngs, dropout
 from xlj.models.modules import init_head, run
+from xlj.models.segments import average_examples, find_starts
+from xlj.objectives.mlm.head import Prediction
 from xlj.objectives.objective import Rows
 from xlj.sharding.trees import Params
 
@@ -89,7 +91,11 @@ def head_of(kind: str) -> str:
 
 
 class Classification(nn.Module):
-    """RoBERTa's classification head: dropout, a dense layer with tanh, dropout, a linear layer."""
+    """The head of texts: dropout, the layers of `model.task_head`, dropout, a linear layer.
+
+    RoBERTa has a dense layer with tanh, EuroBERT a dense layer with GELU, and ModernBERT the layers
+    of its head for masked tokens.
+    """
 
     model: Model
     classes: int
@@ -104,7 +110,11 @@ class Classification(nn.Module):
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         layer = model.layers + 1  # for dropout: the encoder's layers are 1 to model.layers
         x = dropout(vectors, rngs, layer, 0, model.dropout)
-        x = jnp.tanh(Dense(model.hidden, dtype, model.init_std, name="dense")(x))
+        if model.task_head == "gelu_norm":
+            x = Prediction.transform(model, x)
+        else:
+            x = Dense(model.hidden, dtype, model.init_std, name="dense")(x)
+            x = jnp.tanh(x) if model.task_head == "tanh" else nn.gelu(x, approximate=False)
         x = dropout(x, rngs, layer, 1, model.dropout)
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
@@ -113,7 +123,7 @@ class TokenClassification(nn.Module):
     """BERT's head for tagging and question answering: dropout and a linear map of each vector.
 
     In question answering the classes are "the answer starts here" and "the answer ends here", and
-    there is no dropout.
+    there is no dropout. In ModernBERT, the layers of the head for masked tokens come first.
 
     Attributes:
       rate: of dropout.
@@ -131,7 +141,8 @@ class TokenClassification(nn.Module):
           rngs: a random key for each row [rows], for dropout; None in evaluation.
         """
         model, dtype = self.model, jnp.dtype(self.model.dtype)
-        x = dropout(hidden, rngs, model.layers + 1, 0, self.rate)
+        x = Prediction.transform(model, hidden) if model.task_head == "gelu_norm" else hidden
+        x = dropout(x, rngs, model.layers + 1, 0, self.rate)
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
 
@@ -156,6 +167,47 @@ def classify(params: Params, model: Model, vectors: jax.Array, rngs: Rngs = None
     check("classify", vectors=("float [rows, ..., n]", vectors), rngs=("key [rows]", rngs))
     classes = params["output"]["bias"].shape[0]
     return run(Classification(model, classes), params, vectors, rngs)
+
+
+def classify_texts(
+    params: Params,
+    model: Model,
+    hidden: jax.Array,
+    tokens: jax.Array,
+    rngs: Rngs = None,
+    max_texts: int = 1,
+) -> jax.Array:
+    """Computes the logits of the texts of each row, from the vectors that `task_pooling` names.
+
+    Args:
+      params: of a `Classification` head.
+      hidden: vectors of the tokens, float [rows, length, hidden].
+      tokens: int [rows, length]; each text, or pair of texts that belong together, is an example.
+      rngs: a random key for each row [rows], for dropout; None in evaluation.
+      max_texts: number of slots per row, at least the number of texts.
+
+    Returns:
+      float32 [rows, max_texts, classes]; slots without a text have values without meaning.
+    """
+    check(
+        "classify_texts",
+        hidden=(f"float [rows, length, {model.hidden}]", hidden),
+        tokens=("int [rows, length]", tokens),
+        rngs=("key [rows]", rngs),
+    )
+    if model.task_pooling == "late":
+        logits = classify(params, model, hidden, rngs)
+        return average_examples(logits, tokens, max_texts, specials=True)
+    if model.task_pooling == "mean":
+        vectors = average_examples(hidden, tokens, max_texts, specials=True)
+    elif max_texts > 1:
+        starts = find_starts(tokens, max_texts)
+        vectors = jnp.take_along_axis(hidden, starts[..., None], 1)
+    else:
+        vectors = hidden[:, :1]
+    if max_texts == 1:  # the numbers that dropout draws depend on the shape
+        return classify(params, model, vectors[:, 0], rngs)[:, None]
+    return classify(params, model, vectors, rngs)
 
 
 PAIR_FEATURES = 4

@@ -18,7 +18,7 @@ from xlj.tools.reporting.charts import Series, draw_bars, draw_curves
 from xlj.tools.reporting.runs import Run
 from xlj.training.metrics import Line
 
-_LOWER_IS_BETTER = ("loss", "perplexity", "aer")
+_LOWER_IS_BETTER = ("loss", "perplexity", "aer", "xsim", "xsimpp")
 _SUMMARIES = ("average", "transfer_gap")
 _NONE = "–"
 
