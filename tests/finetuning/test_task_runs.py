@@ -554,10 +554,10 @@ def test_train_and_dev_sets_without_any_answer_are_refused(settings, tmp_path, s
 def test_the_identity_of_a_run_ignores_files_and_lines_of_its_examples():
     """So a run that started before words had line numbers can resume."""
     words = [Words(("a",), ("X",), place, lines) for place, lines in (("f:1", (1,)), ("g:7", (7,)))]
-    assert [task_runs._example_values(example) for example in words] == [[("a",), ("X",)]] * 2
-    assert task_runs._example_values(Sentences(("a",), "x", "f:1")) == [("a",), "x"]
+    assert [example.content for example in words] == [[("a",), ("X",)]] * 2
+    assert Sentences(("a",), "x", "f:1").content == [("a",), "x"]
     question = Question("1", "?", "a b", (("a", 0),), "f: data[0]")
-    assert task_runs._example_values(question) == ["1", "?", "a b", (("a", 0),)]
+    assert question.content == ["1", "?", "a b", (("a", 0),)]
 
 
 def test_the_table_of_a_head_that_was_not_trained_says_so(settings, tmp_path):

@@ -92,7 +92,7 @@ class Table:
     def __init__(self, vectors):
         self._vectors, self.width = vectors, 3
 
-    def embed(self, texts):
+    def embed(self, texts, with_bar=None):
         return np.array([[self._vectors[text] for text in texts]], np.float32)
 
 

@@ -86,7 +86,16 @@ def export(
         print(f"not exported: {name} ({reason})")
     if origin.sentence and sentence != origin.sentence:
         print(f"not exported: the sentence modules ({origin.sentence.report()})")
-    rows, ids = len(exported.rows), vocabulary.size
+    _print_use(exported, vocabulary.size, output)
+
+
+def _print_use(exported: to_hugging_face.ExportPlan, ids: int, output: Path) -> None:
+    """Prints how to load an exported folder, which servers cannot serve it, and why.
+
+    Args:
+      ids: the number of ids of the tokenizer.
+    """
+    rows = len(exported.rows)
     surplus_text = f" ({rows - ids:,} more than the tokenizer has ids)" if rows > ids else ""
     print(f"embedding rows: {rows:,}{surplus_text}")
     print(
@@ -96,11 +105,6 @@ def export(
     if exported.architecture.model_type == "xlj":
         print("the model has a relative position bias: pass trust_remote_code=True")
     print(f"folder: {output}")
-    _print_servers(output)
-
-
-def _print_servers(output: Path) -> None:
-    """Prints which servers cannot serve an exported folder, and why."""
     folder = open_folder(output)
     for server in servers.CONTRACTS:
         if reason := servers.why_not(server, folder):
