@@ -172,6 +172,11 @@ def test_probes_add_metrics_for_each_language_pair_and_the_mean(both_runs):
         {f"eval/sentence_retrieval{name}/{measure}" for name in names for measure in measures}
         | {f"eval/word_alignment{name}/aer" for name in names}
         | {f"eval/sts{name}/{key}" for name in ("/de", "") for key in ("spearman", "pearson")}
+        | {
+            f"eval/search{name}/{key}@10"
+            for name in ("/de", "")
+            for key in ("ndcg", "mrr", "recall")
+        }
     ]
 
 
