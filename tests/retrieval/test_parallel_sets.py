@@ -71,6 +71,7 @@ def test_files_of_two_columns_share_the_first_language(tmp_path):
 def test_the_pivot_is_english_by_its_codes():
     assert parallel_sets.pivot_of(SORTED) == "eng_Latn"
     assert parallel_sets.pivot_of(["deu", "eng-GB", "eng"]) == "eng"
+    assert parallel_sets.pivot_of(["deu", "en-GB"]) == "en-GB"
     assert parallel_sets.pivot_of(["de", "fr"]) == ""
 
 

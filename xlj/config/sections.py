@@ -752,6 +752,9 @@ def _for_retrieval(config: "Sections", path: str) -> Unused | None:
     return Unused(reason, allowed_in_recipes=True)
 
 
+_VECTOR_LAYER = (
+    "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the depth"
+)
 _retrieval_key = partial(key, used_when=_for_retrieval)
 
 
@@ -772,12 +775,7 @@ class RetrievalEvaluation(Section, path="evaluation.retrieval"):
         "maximum number of sentence pairs per language pair; fewer make retrieval easier",
         low=2,
     )
-    layer: int = _retrieval_key(
-        -1,
-        "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
-        "depth",
-        low=-1,
-    )
+    layer: int = _retrieval_key(-1, _VECTOR_LAYER, low=-1)
     changed: tuple[str, ...] = _retrieval_key(
         (),
         "changed English sentences, for xsim++ into English: numbers (the numbers of the English "
@@ -801,12 +799,7 @@ class SimilarityEvaluation(Section, path="evaluation.sts"):
     )
     languages: tuple[str, ...] = _similarity_key((), "languages to evaluate; empty: data.languages")
     sentences: int = _similarity_key(500, "maximum number of sentence pairs per language", low=2)
-    layer: int = _similarity_key(
-        -1,
-        "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
-        "depth",
-        low=-1,
-    )
+    layer: int = _similarity_key(-1, _VECTOR_LAYER, low=-1)
 
 
 _search_key = partial(key, used_when=only_if_set("evaluation.search.source"))
@@ -826,12 +819,7 @@ class SearchEvaluation(Section, path="evaluation.search"):
     languages: tuple[str, ...] = _search_key((), "languages to evaluate; empty: data.languages")
     split: str = _search_key("test", "split of the judgements")
     queries: int = _search_key(500, "maximum number of queries per language", low=1)
-    layer: int = _search_key(
-        -1,
-        "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
-        "depth",
-        low=-1,
-    )
+    layer: int = _search_key(-1, _VECTOR_LAYER, low=-1)
 
 
 _alignment_key = partial(key, used_when=only_if_set("evaluation.alignment.source"))

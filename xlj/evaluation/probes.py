@@ -20,6 +20,7 @@ import numpy as np
 
 from xlj.config import HELD_OUT, Config, ConfigError, Model, row_kinds
 from xlj.config.choices import AlignmentOptions
+from xlj.config.languages import is_english
 from xlj.data.rows.store import RowStore
 from xlj.data.text.templates import fill, split_pair
 from xlj.data.tokenizer.layout import Ragged
@@ -35,7 +36,6 @@ from xlj.retrieval.beir import SearchSet
 from xlj.retrieval.changed_sentences import Changed
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.pair_scores import Vectors, pair_cosines
-from xlj.retrieval.parallel_sets import ENGLISH
 from xlj.sharding.trees import Params
 from xlj.training.evaluation import Check, Probe, by_phase
 from xlj.training.state import State
@@ -125,7 +125,7 @@ def _change_english(
     if not changed:
         raise ConfigError(
             f"evaluation.retrieval.changed={','.join(names)}: no pair of evaluation.retrieval has "
-            f"English ({', '.join(ENGLISH)}); add one, or remove evaluation.retrieval.changed"
+            "English; add one, or remove evaluation.retrieval.changed"
         )
     return changed
 
@@ -133,7 +133,7 @@ def _change_english(
 def _english_side(config: Config, pair: str) -> int | None:
     """Returns which side of a pair is English, 0 or 1; None if none is."""
     languages = split_pair(pair, config.data.languages, "evaluation.retrieval.pairs")
-    return next((side for side in (0, 1) if languages[side] in ENGLISH), None)
+    return next((side for side in (0, 1) if is_english(languages[side])), None)
 
 
 _BY_LANGUAGE = ("sts", "search")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xlj.config import ConfigError
+from xlj.config.languages import ENGLISH, matching
 from xlj.data.text import templates
 from xlj.io import compressed, files, formats, storage
 from xlj.io.quoting import examples
@@ -23,8 +24,6 @@ _LAYOUTS = (
     rf"newstest2019-(?:src|ref)\.(?P<language>{_CODE})\.txt",
     rf"(?P<first>[A-Za-z]{{2,8}}(?:_[A-Za-z]{{4}})?)-(?P<language>{_CODE})\.tsv",
 )
-ENGLISH = ("en", "eng", "eng_Latn")
-"""The codes of English in NTREX, FLORES and xlj's examples."""
 
 
 class _File(NamedTuple):
@@ -35,8 +34,8 @@ class _File(NamedTuple):
 
 
 def pivot_of(languages: Sequence[str]) -> str:
-    """Returns the code of English among codes as FLORES and NTREX have them; empty if none is."""
-    return next((code for code in ENGLISH if code in languages), "")
+    """Returns the code of English, if possible without a region; empty if there is none."""
+    return next(iter(matching(ENGLISH, languages)), "")
 
 
 def read(source: Path, languages: Sequence[str] = ()) -> dict[str, list[str]]:
