@@ -232,6 +232,7 @@ def test_all_languages_of_a_template_are_scored(run, tatoeba):
         (["--source=a", "--target=b", "--pivot=en"], "--pivot is a flag of --set"),
         (["--source=a", "--target=b", "--json=x.json"], "--json is a flag of --set"),
         (["--set=x", "--source=a"], "--source cannot be combined with --set"),
+        (["--set=x", "--columns=2"], "--columns cannot be combined with --set"),
         (["--set=x", "--layers=all"], "--layers cannot be combined with --set"),
         (["--set=x", "--similarity=margin"], "xsim uses margins; remove --similarity"),
         (["--set=x", "--centred", "--changed=numbers"], "--centred cannot be combined with --ch"),

@@ -133,7 +133,7 @@ def check(flags: Namespace) -> list[Files]:
 
 
 def _check_set(flags: Namespace) -> None:
-    for name in ("source", "target", "gold", "output", "layers"):
+    for name in ("source", "target", "gold", "output", "layers", "columns"):
         if getattr(flags, name):
             raise ConfigError(f"--{name} cannot be combined with --set; remove one of them")
     if flags.centred and flags.changed:

@@ -50,6 +50,14 @@ def test_layouts_and_templates(tmp_path, layout, codes, capsys):
     assert list(parallel_sets.read(source, order)) == order
 
 
+def test_ids_beside_the_sentences_are_left_out(tmp_path, capsys):
+    folder = write(tmp_path, {"eng_Latn": "eng_Latn.dev", "deu_Latn": "deu_Latn.dev"})
+    numbered = [f"{k + 7}\t{line}\n" for k, line in enumerate(LINES["deu_Latn"])]
+    (folder / "deu_Latn.dev").write_text("".join(numbered), "utf-8")
+    assert parallel_sets.read(folder)["deu_Latn"] == LINES["deu_Latn"]
+    assert "reading --columns=2" in capsys.readouterr().err
+
+
 def write_pairs(folder, **others):
     english = others.pop("english", {})
     for language, lines in others.items():

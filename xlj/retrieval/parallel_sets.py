@@ -15,6 +15,7 @@ from xlj.config import ConfigError
 from xlj.config.languages import ENGLISH, matching
 from xlj.data.text import templates
 from xlj.io import compressed, files, formats, storage
+from xlj.io.columns import WHOLE_LINES, open_lines
 from xlj.io.quoting import examples
 
 _CODE = "[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]+)*"
@@ -118,8 +119,9 @@ def _find_files(source: Path) -> dict[str, _File]:
 def _read_columns(path: Path, width: int) -> list[list[str]]:
     """Reads a file of one sentence, or of `width` columns, per line; returns the columns."""
     formats.refuse(path, files.head(path))
+    layout, lines = open_lines(path) if width == 1 else (WHOLE_LINES, files.lines(path))
     columns: list[list[str]] = [[] for _ in range(width)]
-    for number, line in enumerate(files.lines(path), 1):
+    for number, line in enumerate(lines, 1 + layout.has_header):
         row = [part.strip() for part in (line.split("\t") if width > 1 else [line])]
         if len(row) != width or "" in row:
             expected = "a sentence" if width == 1 else "two sentences with a tab between them"
