@@ -114,8 +114,12 @@ def test_retrieval_is_measured_in_both_directions_and_with_both_prefixes(
             "from English, no prefix": 100,
             "xsim into English, query:": 0,
             "xsim from English, query:": 0,
+            "F1 into English, query:": 33.33,
+            "F1 from English, query:": 100,
             "xsim into English, no prefix": 0,
             "xsim from English, no prefix": 0,
+            "F1 into English, no prefix": 33.33,
+            "F1 from English, no prefix": 100,
         }
     assert encoder.embedded.count("query: eins") == encoder.embedded.count("eins") == 2
     assert encoder.embedded.count("query: one") == encoder.embedded.count("one") == 1

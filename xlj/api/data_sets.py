@@ -160,7 +160,7 @@ def ntrex_sides(language: str, data: Path) -> tuple[list[str], list[str]]:
 def measure_translations(
     sides: Callable[[], tuple[list[str], list[str]]], encoder: Encoder, prompts: Prompts
 ) -> Scores:
-    """Measures how often the nearest sentence is the translation, and xsim, in both directions.
+    """Measures how often the nearest sentence is the translation, xsim and F1, in both directions.
 
     Args:
       sides: returns the sentences, and their translations into English.
@@ -175,6 +175,7 @@ def measure_translations(
         ):
             scores[named(way, name)] = percent(result.accuracy)
             scores[named(f"xsim {way}", name)] = percent(result.xsim)
+            scores[named(f"F1 {way}", name)] = percent(result.f1)
     return scores
 
 
@@ -334,7 +335,7 @@ def _find_searches(data: Path) -> Iterator[tuple[str, Measure]]:
 
 _FOUND = (
     "Accuracy: how often the nearest sentence by cosine is the translation. xsim (LASER): errors "
-    "of the ratio margin among the four nearest sentences, lower is better."
+    "of the ratio margin among the four nearest sentences, lower is better. F1: of mteb."
 )
 KINDS = {
     "tatoeba": Kind(

@@ -91,7 +91,7 @@ print(choices[outputs.logits[0].argmax()])""",
         return [
             dataclasses.replace(
                 _named_example(record, place, task) if task.columns else _example_of(record, place),
-                language=records.language_of(record),
+                language=records.stated_language(record),
             )
             for record, place in rows
         ]

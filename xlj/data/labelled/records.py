@@ -105,7 +105,7 @@ def class_name(number: int, names: Sequence[str], place: str) -> str | None:
     return names[number] if number >= 0 else None
 
 
-def language_of(record: Mapping[str, Any], columns: Sequence[str] = ()) -> str:
+def stated_language(record: Mapping[str, Any], columns: Sequence[str] = ()) -> str:
     """Returns the code of the language that a record gives under one of `LANGUAGE_KEYS`.
 
     A dialect counts only as a code with a script, such as `arz_Arab`. If the record gives no
@@ -210,7 +210,7 @@ def read_words(
             )
         if words:
             tag_names = tags and [_tag_name(tag, keys[1], names, chunk_tags, place) for tag in tags]
-            sentences.append((words, tag_names, place, language_of(record)))
+            sentences.append((words, tag_names, place, stated_language(record)))
     prefix = find_language_prefix(language, (word for words, *_ in sentences for word in words))
     return [
         Words(

@@ -188,7 +188,7 @@ def _parse_question(paragraph: Any, entry: Any, file: str, path: str) -> Questio
         context=json_file.text(file, paragraph, "context", paragraph_path),
         answers=None if entry.get("answers") is None else tuple(parse_answers(entry, file, path)),
         place=file if path == "record" else f"{file}: {path}",
-        language=records.language_of(entry),
+        language=records.stated_language(entry),
     )
     if not entry.get("is_impossible"):
         return question

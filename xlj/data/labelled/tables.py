@@ -113,7 +113,7 @@ def _read_table(
         if guess:
             guess.add(fields)
         values = [None if index is None else fields[index] for index in indices]
-        language = records.language_of({name: fields[index] for name, index in others})
+        language = records.stated_language({name: fields[index] for name, index in others})
         yield _to_sentences(values[:-1], values[-1], place, language)
     widths.report(path)
     if guess:
@@ -311,7 +311,7 @@ def _read_records(
             [_check_text(row[name], name, place) for name in texts],
             _to_label(row.get(label), label, place),
             place,
-            records.language_of(row, (*texts, label)),
+            records.stated_language(row, (*texts, label)),
         )
 
 
