@@ -45,7 +45,7 @@ limited() { # sends SIGINT, on which a benchmark writes the results that it has
 run_part() {
     case $part in
     kernels)
-        run_tests 8 -m 'gpu or not slow' -k 'not tpu' \
+        run_tests 8 -m 'gpu or not slow and not extra' -k 'not tpu' \
             tests/models/attention/test_kernels.py tests/models/test_block.py
         ;;
     quickstart) run_tests 0 -m gpu tests/training/test_on_gpu.py ;;

@@ -82,7 +82,7 @@ def result_of(copy: Path, mutant: dict, limit: float) -> dict:
     began, tests = time.monotonic(), tests_of(copy, mutant["file"])
     path.write_text("\n".join(lines), "utf-8")
     try:
-        for marker in ("not slow", "slow"):
+        for marker in ("not slow and not extra", "slow or extra"):
             left = began + limit - time.monotonic()
             outcome, test = run(copy, tests, marker, left) if left > 0 else ("late", "")
             if outcome == "failed":

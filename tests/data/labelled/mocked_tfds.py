@@ -78,7 +78,10 @@ def load(sources):
         for source, language in sources:
             try:
                 examples = reader.load_tfds(source, language)
-                results[source, language] = [dataclasses.astuple(example) for example in examples]
+                # The first field is the language, which no record of these datasets states.
+                tuples = [dataclasses.astuple(example) for example in examples]
+                assert all(fields[0] == "" for fields in tuples)
+                results[source, language] = [fields[1:] for fields in tuples]
             except ConfigError as error:
                 results[source, language] = str(error)
     return results
