@@ -105,14 +105,14 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     printed = call(adapt.main, *arguments, *SHORT, "--output=out").out
     record = json.loads((tmp_path / "out/adaptation.json").read_text())
     assert json.loads((tmp_path / "out/run/adaptation.json").read_text()) == record
-    for side in ("before", "after"):
-        assert list(record[side]) == list(LABELS)
-        for name in list(LABELS)[:3]:
-            assert set(record[side][name]) == {"sw", "en", "de"}
-        assert set(record[side]["accuracy_percent"]) == {"en-sw"}
     before, after = record["before"], record["after"]
+    assert list(after) == list(LABELS)
+    # A folder for sentence-transformers has no head for masked words, so it has no loss.
+    assert list(before) == [name for name in LABELS if name != "nats_per_character"]
+    for name, values in [*before.items(), *after.items()]:
+        assert set(values) == ({"en-sw"} if name == "accuracy_percent" else {"sw", "en", "de"})
     assert after["pieces_per_word"]["sw"] < 0.9 * before["pieces_per_word"]["sw"]
-    assert after["nats_per_character"]["sw"] < before["nats_per_character"]["sw"]
+    assert 0 < after["nats_per_character"]["sw"] < 3
     assert f"{after['nats_per_character']['sw']:.3f}" in printed
     assert "Before and after" in (tmp_path / "out/report.html").read_text()
     card = (tmp_path / "out/model/README.md").read_text()
