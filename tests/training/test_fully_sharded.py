@@ -47,7 +47,7 @@ def test_replicas_communicate_only_to_sum_gradients(names):
     assert sum(many["sent"].values()) <= 1.01 * sum(few["sent"].values()), (few, many)
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_replicas_sum_gradients_once_for_any_objectives_and_microbatches():
     """A replica is one device or four. Four devices may send more, since they sum the gradient of
     each head's bias in each microbatch."""
@@ -73,7 +73,7 @@ def test_gathering_once_per_step_limits_traffic_for_any_objectives_and_microbatc
         assert set(measured["sent"]) == set(measured["theory"])
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_traffic_equals_theory_from_8_to_512_devices():
     first, *others = measure(*(spec(devices, 8, "mmlm+tlm") for devices in (8, 16, 512)))
     for measured in (first, *others):
@@ -88,10 +88,14 @@ def test_traffic_equals_theory_from_8_to_512_devices():
     assert two["state"] == one["state"] == first["state"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "names, gather",
-    [("dwa+xlco", "layer"), ("btmlm+trtd", "layer"), ("camlm+word_hmm", "layer"), ("xlco", "step")],
+    [
+        pytest.param("dwa+xlco", "layer", marks=pytest.mark.extra),
+        pytest.param("btmlm+trtd", "layer", marks=pytest.mark.slow),
+        pytest.param("camlm+word_hmm", "layer", marks=pytest.mark.slow),
+        pytest.param("xlco", "step", marks=pytest.mark.slow),
+    ],
 )
 def test_on_cpus_no_collective_is_inside_a_loop(names, gather):
     """Other collectives could overtake a collective inside a loop, and devices would deadlock."""

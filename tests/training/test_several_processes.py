@@ -125,7 +125,7 @@ def children(pid):
     return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_after_a_kill_of_one_of_four_processes_two_processes_resume(store, config_file, tmp_path):
     """Each survivor names the lost process and ends within a minute; the next run has two
     processes."""

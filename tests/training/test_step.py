@@ -116,7 +116,7 @@ def constant_batch(token):
     [
         pytest.param(4, 1, ["layer"], marks=pytest.mark.slow),
         pytest.param(8, 1, ["layer"], marks=pytest.mark.slow),
-        pytest.param(2, 4, ["layer", "step"], marks=pytest.mark.slow),
+        pytest.param(2, 4, ["layer", "step"], marks=pytest.mark.extra),
     ],
 )
 def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp, gathers):
@@ -243,7 +243,7 @@ ENDS = ("", "_tlm", "_align", "_generator", "_discriminator")
 HALVES = [sorted(registered())[0::2], sorted(registered())[1::2]]
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.usefixtures("free_memory")
 @pytest.mark.parametrize(
     "names, gather", [(HALVES[0], "layer"), (HALVES[1], "step")], ids=map("-".join, HALVES)

@@ -117,12 +117,13 @@ def run(config: Config, workdir: Path) -> Outcome:
 
 
 def _with_rate(config: Config, source: StoredModel) -> Config:
-    """Returns the config with the learning rate for the size of the model. Process 0 prints it."""
+    """Returns the config with the learning rate for the size of the model. Process 0 prints a rate
+    that differs from the config's."""
     if not config.task.rate_by_size:
         return config
     rate, parameters = config.optimizer.learning_rate, count_layers(source.leaves)
     chosen = rate_for_size(rate, parameters)
-    if jax.process_index() == 0:
+    if jax.process_index() == 0 and chosen != rate:
         print(
             f"learning rate {chosen:g}: the layers of the model have {parameters:,} parameters, "
             f"and the config has {rate:g} ({describe_lowest_rates()}; "
