@@ -112,9 +112,8 @@ def input_line(kind, example):
     return "\t".join(example.texts)
 
 
-@pytest.mark.parametrize(
-    "kind", [*KINDS[:2], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[2:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_predictions_equal_those_of_fine_tuning(kind, runs, folders, call, tmp_path):
     """Tests the run and its exported folder, whose metrics must be above chance.
 

@@ -318,6 +318,7 @@ def test_errors_of_any_language_are_reported_before_the_first_language_is_traine
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_tagging_of_long_sentences(settings, files, tmp_path):
     """Rows of 16 tokens: most sentences are split; every word has its tag."""
     switch_to_tagging(settings)

@@ -270,6 +270,7 @@ def test_no_file_of_xlj_mentions_an_own_objective():
         assert not re.search(r"\bmine_head\b|my_objective|language_id\b", file.read_text("utf-8"))
 
 
+@pytest.mark.slow
 def test_the_objective_in_the_docs_trains(tiny, tmp_path, monkeypatch):
     page = (ROOT / "docs/own_objective.md").read_text("utf-8")
     code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]

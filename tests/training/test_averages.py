@@ -37,6 +37,7 @@ def workdir(tiny, store, tmp_path):
     return tmp_path / "run"
 
 
+@pytest.mark.slow
 def test_an_average_is_loaded_as_a_model_by_its_path(workdir, tiny, tmp_path):
     tiny.optimizer.average = 0.0
     model = stored_models.find(workdir)

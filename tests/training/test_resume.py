@@ -265,6 +265,7 @@ def test_ctrl_c_saves_and_a_second_one_names_the_step_to_resume_from(
     assert train().finished
 
 
+@pytest.mark.slow
 def test_a_run_with_a_duration_in_passes_ends_after_these_passes(tiny, store, trained):
     """The run is then finished, and the config in its workdir has steps instead of passes."""
     from xlj.training import loop, start

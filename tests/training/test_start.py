@@ -141,6 +141,7 @@ def test_a_student_from_scratch_has_its_teachers_vocabulary(tiny, trained, tmp_p
     assert digest == resumed.vocabulary.digest
 
 
+@pytest.mark.slow
 def test_finished_rows_are_opened_and_their_vocabulary_is_read_once(tiny, store, tmp_path):
     tiny.train.steps, tiny.data.rows = 1, str(store.path)
     with calls_before_and_after(loop.train) as (before, after):

@@ -141,7 +141,9 @@ def shared_english():
     return text, pairs
 
 
-@pytest.mark.parametrize("make_text", [phrasebook_text, shared_english])
+@pytest.mark.parametrize(
+    "make_text", [pytest.param(phrasebook_text, marks=pytest.mark.slow), shared_english]
+)
 def test_a_sentence_that_is_held_out_anywhere_is_not_trained_on(
     make_text, one_line_documents, config, tmp_path
 ):

@@ -76,6 +76,7 @@ def test_a_damaged_unit_is_rebuilt(built, config, tmp_path):
     assert files(prepare_rows(rows_config)) == files(built)
 
 
+@pytest.mark.slow
 def test_a_deleted_shard_is_rebuilt(built, config, tmp_path):
     rows_config = config(tmp_path)
     store = prepare_rows(rows_config)

@@ -13,6 +13,7 @@ from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
+@pytest.mark.slow
 def test_a_vocabulary_gives_the_same_rows_when_it_is_loaded_instead_of_trained(config, tmp_path):
     trained = config(tmp_path, vocabulary="", vocabulary_size=500, vocabulary_lines=2000)
     store = prepare_rows(trained)

@@ -115,6 +115,7 @@ def own(tmp_path, monkeypatch):
     row_kinds.load.cache_clear()
 
 
+@pytest.mark.slow
 def test_an_own_kind_of_rows_is_built_read_and_trained(own, tmp_path, capsys):
     config, records = own
     parsed = parse(config)

@@ -63,6 +63,7 @@ def plan():
         return config, *figures.of_run(config, expected_sizes(config), topology(patch))
 
 
+@pytest.mark.slow
 def test_phases_have_the_steps_and_rows_of_the_run(plan):
     _, first, second = plan
     assert (first.start, first.steps, second.start, second.steps) == (0, 40, 40, 60)
