@@ -22,8 +22,9 @@ OBJECTIVES = {
     "mrtd": "xlj.objectives.rtd.options:MultilingualRTD",
     "trtd": "xlj.objectives.rtd.options:TranslationRTD",
     "dwa": "xlj.objectives.dwa.options:WordAlignment",
-    "xlco": "xlj.objectives.xlco.options:Contrast",
-    "retrieval": "xlj.objectives.retrieval.options:Retrieval",
+    "xlco": "xlj.objectives.xlco.options:CrossLingualContrast",
+    "retrieval": "xlj.objectives.contrast.options:Retrieval",
+    "contrast": "xlj.objectives.contrast.options:Contrast",
     "distillation": "xlj.objectives.distillation.options:Distillation",
     "word_hmm": "xlj.objectives.word_hmm.options:WordHMM",
 }

@@ -22,6 +22,7 @@ reads runs of consecutive rows:
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -333,7 +334,7 @@ def select_tasks(store: RowStore, options: Options, config: Config) -> list[Task
 
 
 def _select(tasks: Sequence[TaskRows], data: Data) -> list[TaskRows]:
-    sampled = [task for task in tasks if _corpus_of(task.name) in data.shares]
+    sampled = [task for task in tasks if _names_of(task.name) & set(data.shares)]
     return [task for task in sampled or tasks if task.train.rows]
 
 
@@ -364,15 +365,20 @@ def draws_of_tasks(
     sizes = {task.name: getattr(task.train, sampled_by) for task in _select(tasks, data)}
     shares, factors = sampling_rates(sizes, data.alpha), data.shares
     if any(factor != 1 for factor in factors.values()):
-        shares = {name: p * factors.get(_corpus_of(name), 1.0) for name, p in shares.items()}
+        shares = {
+            name: p * math.prod(factors.get(each, 1.0) for each in _names_of(name))
+            for name, p in shares.items()
+        }
         total = sum(shares.values())
         shares = {name: p / total for name, p in shares.items()}
     return draws_per_block(shares)
 
 
-def _corpus_of(task: str) -> str:
-    """Returns the language or pair in the name of a task."""
-    return task.partition(".")[2]
+def _names_of(task: str) -> set[str]:
+    """Returns the names by which `data.sampled` may select a task: its language or pair and, for a
+    named source of examples, LANGUAGE.SOURCE."""
+    corpus = task.partition(".")[2]
+    return {corpus, corpus.partition(".")[0]}
 
 
 def mean_tokens_per_row(store: RowStore, options: Options, config: Config) -> float:
