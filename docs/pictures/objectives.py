@@ -212,7 +212,7 @@ def retrieval() -> str:
         EDGE,
         y + 20,
         f"Loss: binary cross-entropy of cosine / {Retrieval().temperature:g}, for each pair twice",
-        "the translation and both hardest negatives. With negatives=all:",
+        "the translation and both hardest negatives. With loss=softmax:",
         "a softmax over all other sentences of both sides instead.",
     )
     return drawing.render()

@@ -98,6 +98,11 @@ class Options(Section, path="objectives"):
         return f"objectives.{name}"
 
     @property
+    def draws_together(self) -> int:
+        """How many consecutive rows of a batch have the same language or pair: 1, or all."""
+        return 1
+
+    @property
     def extra_layers(self) -> int:
         """The number of layers that a row passes in addition to the layers of the model. They are
         as wide as the model's layers."""

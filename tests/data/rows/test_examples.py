@@ -136,6 +136,17 @@ def test_rows_of_each_format_equal_their_records_and_train(own, tmp_path):
     for name, values in whole.items():
         np.testing.assert_array_equal(values[0::2], parts[0][name])
         np.testing.assert_array_equal(values[1::2], parts[1][name])
+    own.objectives.contrast.one_source = True
+    batches, owners = Batches(store, parse(own)), []
+    for step in range(64):
+        names = {name for name, _ in batches.draw("contrast", step, np.arange(8))}
+        owners += names
+        assert len(names) == 1
+        parts = [batches.draw("contrast", step, np.arange(n, 8, 2)) for n in range(2)]
+        whole = batches.draw("contrast", step, np.arange(8))
+        assert whole[0::2] == parts[0] and whole[1::2] == parts[1]
+    assert set(owners) == {"examples.en", "examples.de", "examples.de.st"}
+    own.objectives.contrast.one_source = False
     outcome = loop.train(start.prepare(parsed, tmp_path / "run"))
     assert outcome.finished
     lines = metrics.read(tmp_path / "run")

@@ -49,15 +49,12 @@ class ContrastInputs(NamedTuple):
     is_counted: jax.Array
     """1 for examples with a loss, else 0, float32 [rows, slots]."""
     dropped: Mapping[str, jax.Array]
-    """The number of texts of each example that are no negatives, by reason (`REASONS`), and the
-    number of all such texts, `candidates`, float32 [rows, slots]; empty until `targets` computes
-    them."""
+    """The number of texts that are no negatives of each example, by reason (`options.REASONS`), and
+    the number of all texts that are ranked for it, `candidates`, float32 [rows, slots]. Empty until
+    `targets` computes them."""
 
 
 Texts = TypeVar("Texts", Anchors, Candidates)
-
-REASONS = ("shared", "guarded")
-"""Why texts are no negatives: they share a text with the example, or the guard dropped them."""
 
 
 def objective(
@@ -104,11 +101,7 @@ def objective(
             losses[f"{name}_{reason}"] = LossSums(*shares, jnp.zeros_like(sums))
         return losses
 
-    reasons = [
-        reason
-        for reason in REASONS
-        if options.loss in RANKING and (reason != "guarded" or options.guard)
-    ]
+    reasons = options.reported
     parts = {HEAD: partial(init_projection, model=model, outputs=options.dense)}
     return Objective(
         losses={

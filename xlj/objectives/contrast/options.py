@@ -25,6 +25,9 @@ LISTED = ("kl", "margin_mse")
 """Losses that compare the positive and the given negatives of an example with a teacher's
 scores."""
 
+REASONS = ("shared", "guarded")
+"""Why texts are no negatives: they share a text with the example, or the guard dropped them."""
+
 SCORED = (*LISTED, "cosent")
 """Losses that read the scores of examples."""
 
@@ -124,6 +127,11 @@ class SentenceContrast(Options):
         """The directions, or all that the loss allows if none is named."""
         allowed = DIRECTIONS if self.loss == "softmax" else DIRECTIONS[:2]
         return self.directions or allowed
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """The names in `REASONS` of which the run reports the share of dropped texts."""
+        return REASONS if self.guard and self.loss in RANKING else ()
 
     def sizes(self, full: int) -> dict[int, float]:
         """Returns the weight of the loss of each number of dimensions.
@@ -228,6 +236,11 @@ class Contrast(SentenceContrast):
         "data.passage_length is the same for positives and negatives",
         low=8,
     )
+    one_source: bool = option(
+        False,
+        "all rows of a batch are of one language of one source, so that texts of other languages "
+        "and sources are no negatives",
+    )
     query_prompt: str = option("", "text that begins each query, such as 'query: '")
     passage_prompt: str = option("", "text that begins each positive and negative")
 
@@ -243,6 +256,16 @@ class Contrast(SentenceContrast):
         }
         return row_kinds.with_arguments("examples", arguments)
 
+    @property
+    def draws_together(self) -> int:
+        """How many consecutive rows of a batch have the same source: 1, or all."""
+        return self.batch_size if self.one_source else 1
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """The names in `REASONS` of which the run reports the share of dropped texts."""
+        return REASONS[: 1 + self.guard] if self.loss in RANKING else ()
+
     def check(self, path: str, config: Sections) -> None:
         """Refuses losses of given negatives without negatives, and queries that are too long."""
         super().check(path, config)
@@ -254,6 +277,16 @@ class Contrast(SentenceContrast):
             raise ConfigError(
                 f"{path}.loss=cosent reads pairs; set {path}.negatives=0 instead of "
                 f"{self.negatives}"
+            )
+        if self.one_source and (self.batch_size & (self.batch_size - 1) or self.batch_size > 65536):
+            raise ConfigError(
+                f"{path}.batch_size={self.batch_size}: with {path}.one_source, use a power of two "
+                "up to 65536"
+            )
+        if self.one_source and config.train.batch_warmup:
+            raise ConfigError(
+                f"train.batch_warmup={config.train.batch_warmup} changes the size of batches; set "
+                f"it to 0, or turn off {path}.one_source"
             )
         if self.query_length > config.model.positions - 2:
             raise ConfigError(
