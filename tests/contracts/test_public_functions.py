@@ -335,7 +335,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     ranking.rank: (
         {"rule": ranking.Rule(False, 2.0, 0.0, 0.1, {H: 1.0})},
         {
-            "anchors": ranking.Anchors(f32(6, H), f32(6, H), u32(6, 2), booleans(6)),
+            "anchors": ranking.Anchors(f32(6, H), f32(6, 1), f32(6), u32(6, 2), booleans(6)),
             "candidates": ranking.Candidates(f32(9, H), u32(9, 2), booleans(9)),
         },
     ),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,9 +52,6 @@ class ContrastInputs(NamedTuple):
     """The number of texts that are no negatives of each example, by reason (`options.REASONS`), and
     the number of all texts that are ranked for it, `candidates`, float32 [rows, slots]. Empty until
     `targets` computes them."""
-
-
-Texts = TypeVar("Texts", Anchors, Candidates)
 
 
 def objective(
@@ -297,24 +294,26 @@ def _rank_batch(
     # of a German-French pair. A given negative is only compared itself.
     of_example = jnp.stack(hashes[:2], 1)
     of_texts = [of_example, of_example, *(jnp.stack([x, x], 1) for x in hashes[2:])]
-    candidates = [
-        Candidates(*map(devices.gather_rows, text))
-        for text in zip(flat, of_texts, real, strict=True)
-    ]
     guard = options.guard_margin if options.guard else math.inf
     rule = Rule(options.loss == "hardest", 1 / options.temperature, options.margin, guard, sizes)
+    of_positives = rule.of_positives(*flat[:2])
     ranks = []
     for sides, texts in _groups(options.active_directions, len(flat)):
-        anchors = [
-            Anchors(flat[side], flat[1 - side], of_texts[side], real[side]) for side in sides
-        ]
-        group = rank(_join(anchors), _join([candidates[text] for text in texts]), rule)
+        anchors, candidates = (
+            [_join([each[text] for text in of]) for each in (flat, of_texts, real)]
+            for of in (sides, texts)
+        )
+        if sides == texts:  # the same arrays, so that their gradients are summed once
+            candidates = anchors
+        of_candidates = Candidates(*map(devices.gather_rows, candidates))
+        logits, limits = (_join([x] * len(sides)) for x in of_positives)
+        group = rank(Anchors(anchors[0], logits, limits, *anchors[1:]), of_candidates, rule)
         own = sum(text < 2 for text in texts)  # the texts of the example itself
-        total = sum((candidates[text].is_real.sum() for text in texts), jnp.zeros(()))
+        total = of_candidates.is_real.sum()
         dropped = {
-            "shared": group.shared - own * jnp.concatenate([x.is_real for x in anchors]),
+            "shared": group.shared - own * anchors[2],
             "guarded": group.guarded,
-            "candidates": jnp.concatenate([x.is_real for x in anchors]) * (total - own),
+            "candidates": anchors[2] * (total - own).astype(jnp.float32),
         }
         ranks.append((group, dropped, len(sides)))
     return _by_example(ranks, shape)
@@ -375,9 +374,8 @@ def _groups(
     return [((side,), of) for side, of in enumerate((of_queries, of_passages)) if of]
 
 
-def _join(parts: Sequence[Texts]) -> Texts:
-    joined: Texts = jax.tree.map(lambda *x: jnp.concatenate(x) if len(x) > 1 else x[0], *parts)
-    return joined
+def _join(parts: Sequence[jax.Array]) -> jax.Array:
+    return jnp.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
 def _digests(tokens: jax.Array, max_pairs_per_row: int) -> jax.Array:

@@ -29,8 +29,11 @@ class Anchors(NamedTuple):
 
     vectors: jax.Array
     """Unit vectors, float32 [anchors, hidden]."""
-    positives: jax.Array
-    """The unit vector of each anchor's positive, float32 [anchors, hidden]."""
+    logits: jax.Array
+    """The logit of each anchor's positive, with each number of dimensions of `Rule.sizes`, float32
+    [anchors, sizes]."""
+    limits: jax.Array
+    """The cosine above which the guard drops candidates of the anchor, float32 [anchors]."""
     sentences: jax.Array
     """Hashes of the texts of the anchor's example, uint32 [anchors, 2]."""
     is_real: jax.Array
@@ -82,6 +85,18 @@ class Rule(NamedTuple):
     guard: float
     sizes: Mapping[int, float]
 
+    def of_positives(self, queries: jax.Array, positives: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Computes `Anchors.logits` and `Anchors.limits` of pairs.
+
+        Args:
+          queries, positives: unit vectors, float32 [pairs, hidden].
+        """
+        cosines = [
+            (truncate(queries, size) * truncate(positives, size)).sum(1) for size in self.sizes
+        ]
+        logits = [self.scale * (cosine - self.margin) for cosine in cosines]
+        return jnp.stack(logits, 1), jax.lax.stop_gradient(cosines[0]) - self.guard
+
 
 def rank(anchors: Anchors, candidates: Candidates, rule: Rule) -> Ranks:
     """Ranks the positive of each anchor above the candidates that are negatives.
@@ -95,7 +110,8 @@ def rank(anchors: Anchors, candidates: Candidates, rule: Rule) -> Ranks:
     check(
         "rank",
         anchors=("float32 [anchors, hidden]", anchors.vectors),
-        positives=("float32 [anchors, hidden]", anchors.positives),
+        logits=("float32 [anchors, sizes]", anchors.logits),
+        limits=("float32 [anchors]", anchors.limits),
         of_anchors=("uint32 [anchors, 2]", anchors.sentences),
         is_anchor=("bool [anchors]", anchors.is_real),
         candidates=("float32 [candidates, hidden]", candidates.vectors),
@@ -168,14 +184,11 @@ def _rank_block(
     guarded = jnp.zeros_like(is_negative)
     losses = correct = jnp.zeros(len(anchors.vectors))
     for number, (size, weight) in enumerate(rule.sizes.items()):
-        own, positive = (truncate(x, size) for x in (anchors.vectors, anchors.positives))
-        right = (own * positive).sum(1)
+        own, right = truncate(anchors.vectors, size), anchors.logits[:, number]
         similarity = jnp.matmul(own, columns[number].T, precision="highest")
         if not number and rule.guard < math.inf:
-            limit = jax.lax.stop_gradient(right) - rule.guard
-            guarded = is_negative & (jax.lax.stop_gradient(similarity) > limit[:, None])
+            guarded = is_negative & (similarity > anchors.limits[:, None])
             is_negative &= ~guarded
-        right = rule.scale * (right - rule.margin)
         similarity = jnp.where(is_negative, rule.scale * similarity, NEVER)
         if rule.hardest:
             of_size = jax.nn.softplus(-right) + jax.nn.softplus(similarity.max(1))
