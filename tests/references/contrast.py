@@ -28,7 +28,7 @@ def ranked(examples, vectors, directions, scale, margin, guard, sizes, hardest):
         for side, across, within in ((0, "query_to_passage", "query_to_query"),
                                      (1, "passage_to_query", "passage_to_passage")):  # fmt: skip
             anchor, positive = vectors(i, side), vectors(i, 1 - side)
-            negatives = []
+            negatives, nearest = [], -np.inf
             for j, other in enumerate(examples):
                 places = [1 - side] * (across in directions) + [side] * (within in directions)
                 given = [] if side or across not in directions else range(2, 2 + len(other[2]))
@@ -41,6 +41,7 @@ def ranked(examples, vectors, directions, scale, margin, guard, sizes, hardest):
                         dropped["shared"] += 1
                         continue
                     cosine = anchor @ vectors(j, place)
+                    nearest = max(nearest, cosine)
                     if guard is not None and cosine > anchor @ positive - guard:
                         dropped["guarded"] += 1
                         continue
@@ -57,7 +58,7 @@ def ranked(examples, vectors, directions, scale, margin, guard, sizes, hardest):
                 else:
                     loss += weight * (log_sum_exp(np.append(logits, right)) - right)
                 if size == full:
-                    right_of_all &= right > logits.max()
+                    right_of_all &= right > scale * nearest
         losses.append(loss)
         counted.append(has_negative)
         correct.append(has_negative and right_of_all)

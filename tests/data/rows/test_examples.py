@@ -7,13 +7,16 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+import xlj
 from xlj import config as schema
 from xlj.config import ConfigError, parse, row_kinds
+from xlj.conversion import exporting
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.rows.report import report
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.models import encoder, segments
 from xlj.training import loop, metrics, start
 
 LENGTH = 64
@@ -59,6 +62,7 @@ def own(tmp_path):
     contrast = config.objectives.contrast
     contrast.batch_size, contrast.loss, contrast.negatives = 8, "margin_mse", 2
     contrast.query_length, contrast.query_prompt = 40, "query: "
+    contrast.dense, contrast.dimensions = 12, "8=0.5"
     config.train.steps, config.train.eval_rows, config.train.log_every = 3, 5, 1
     config.train.eval_every = 3
     return config
@@ -151,6 +155,29 @@ def test_rows_of_each_format_equal_their_records_and_train(own, tmp_path):
     assert outcome.finished
     lines = metrics.read(tmp_path / "run")
     assert {f"eval/contrast/{x}/loss" for x in ("en", "de", "de.st")} <= lines[-1].keys()
+    exporting.export(str(tmp_path / "run"), tmp_path / "exported")
+    trained, exported = xlj.load(tmp_path / "run"), xlj.load(tmp_path / "exported")
+    texts = ["who saw 3 cats", "cats"]
+    tokens = {
+        prompt: [[BOS, *ids, EOS] for ids in vocabulary.encode_batch([prompt + x for x in texts])]
+        for prompt in ("", "query: ")
+    }
+    params = trained.pretrained.params
+    for prompt, name, size in (("", None, 12), ("query: ", "query", 12), ("", None, 8)):
+        vectors = trained.encode(texts, prompt_name=name, truncate_dim=size)
+        for vector, ids in zip(vectors, tokens[prompt], strict=True):
+            inputs = segments.whole_examples(
+                trained.pretrained.model, np.array([ids]), np.zeros((1, 2), int)
+            )
+            hidden = encoder.apply(params, trained.pretrained.model, inputs, None)
+            mean = np.asarray(hidden)[0].mean(0) @ np.asarray(params["sentence"]["0"]["kernel"])
+            expected = (mean / np.linalg.norm(mean))[:size]
+            np.testing.assert_allclose(vector, expected, atol=1e-5)
+        of_folder = exported.encode(texts, prompt_name=name, truncate_dim=size)
+        np.testing.assert_allclose(of_folder, vectors, atol=1e-5)
+    settings = json.loads((tmp_path / "exported/config_sentence_transformers.json").read_bytes())
+    assert settings["prompts"] == {"query": "query: ", "document": ""}
+    assert settings["matryoshka_dimensions"] == [8, 12]
     own.objectives.contrast.query_prompt = ""
     assert prepare_rows(parse(own)).path != store.path
     own.data.rows, own.data.examples = store.path.name, ""

@@ -492,6 +492,27 @@ class PhrasebookSource(TextSource):
 
 
 @dataclasses.dataclass(frozen=True)
+class PhrasebookExamples(PhrasebookSource):
+    """Examples from the phrasebook: a sentence of a language is the query, its translation into
+    English (for English, into German) the positive. The next translations are the negatives.
+
+    The score of the positive is 1, and that of a negative 0.
+    """
+
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        pair = "en-de" if self.name == "en" else f"{self.name}-en"
+        pairs = list(phrasebook.pair_lines(pair))
+        negatives = sum(name.startswith("negative_") for name in self.columns)
+        rows = []
+        for number, (query, positive) in enumerate(pairs):
+            others = [pairs[(number + n + 1) % len(pairs)][1] for n in range(negatives)]
+            scores = [" ".join(["1.0", *["0.0"] * negatives])] * ("scores" in self.columns)
+            rows.append((query, positive, *others, *scores))
+        for first in range(0, len(rows), BLOCK_LINES):
+            yield tuple(zip(*rows[first : first + BLOCK_LINES], strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
 class SeqioSource(TextSource):
     """String features of the train split of a seqio Task or Mixture, or of a TFDS dataset.
 
@@ -621,6 +642,10 @@ def open_examples(
     scored = columns[-1] == "scores"
     reader = examples.Reader(optional - scored, scored, fields, only)
     counts = {"optional": optional, "deciding": deciding}
+    scheme, _, language = name.partition(":")
+    if scheme == "phrasebook":
+        source = PhrasebookExamples(text, columns, name=language, **counts)
+        return [source] if language in phrasebook.LANGUAGES else []
     sources: list[TextSource] = []
     for path in storage.find_files(match[1] if match else name):
         if path.suffix == ".parquet":

@@ -21,11 +21,12 @@ from xlj.objectives.contrast.ranking import Anchors, Candidates, Ranks, Rule, ra
 from xlj.objectives.corruption import split
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Rows
 from xlj.sharding import devices
-from xlj.sharding.devices import ROWS
+from xlj.sharding.devices import KERNEL, ROWS
 from xlj.sharding.trees import Params
 
-HEAD = "sentence_head"
-"""The name of the parameters of the linear layer (`dense`)."""
+HEAD = "sentence"
+"""The name of the parameters of the linear layer (`dense`), as in models that are imported from
+sentence-transformers (`sentence_modules.SENTENCE`): `sentence/0/kernel`."""
 
 
 class ContrastInputs(NamedTuple):
@@ -72,7 +73,8 @@ def objective(
     Of the texts that could be negatives, the shares that share a sentence with the example, and
     that the guard dropped, are reported as `NAME_shared` and `NAME_guarded`, losses of weight 0.
     """
-    layer = encoder.layer_or_middle(options.layer, model.layers)
+    is_last = options.layer == -2
+    layer = model.layers if is_last else encoder.layer_or_middle(options.layer, model.layers)
     vectors = partial(_vectors, options, model, layer)
 
     def count(inputs: ContrastInputs) -> dict[str, jax.Array]:
@@ -99,7 +101,10 @@ def objective(
         return losses
 
     reasons = options.reported
-    parts = {HEAD: partial(init_projection, model=model, outputs=options.dense)}
+
+    def init(rng: jax.Array) -> Params:
+        return {"0": init_projection(rng, model, options.dense)}
+
     return Objective(
         losses={
             name: Loss(options.weight),
@@ -108,7 +113,8 @@ def objective(
         corrupt=partial(_corrupt, options, model),
         count=count,
         loss=loss,
-        parts=parts if options.dense else {},
+        parts={HEAD: init} if options.dense else {},
+        rules=((rf"{HEAD}/0/kernel", KERNEL),),
         targets=partial(_targets, options, vectors),
     )
 
@@ -139,7 +145,7 @@ def _vectors(
     hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
     pooled = pool(hidden, tokens, slots, options.pooling)
     if options.dense:
-        pooled = project(params[HEAD], model, pooled, options.dense)
+        pooled = project(params[HEAD]["0"], model, pooled, options.dense)
     unit = normalise(pooled)
     return unit if len(unit) == count else unit.reshape(count, -1, unit.shape[-1])
 

@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
-from typing import ClassVar
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, ClassVar
 
 from xlj.config import row_kinds
 from xlj.config.choices import POOLINGS
-from xlj.config.fields import ConfigError, Unused, UsedWhen
+from xlj.config.fields import ConfigError, Unused, UsedWhen, Value
 from xlj.config.objectives import Options, option, while_on
 from xlj.config.sections import Sections
 
@@ -87,10 +88,10 @@ class SentenceContrast(Options):
         used_when=_ranking,
     )
     layer: int = option(
-        -1,
+        -2,
         "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
-        "depth",
-        low=-1,
+        "depth, -2: the last layer, whose vectors can be exported",
+        low=-2,
     )
     pooling: str = option(
         "mean",
@@ -199,6 +200,12 @@ class Retrieval(SentenceContrast):
         "similar sentence of the translation's side",
         choices=RANKING,
     )
+    layer: int = option(
+        -1,
+        "layer of the sentence vectors; 0: the embeddings, -1: the layer at two thirds of the "
+        "depth, -2: the last layer",
+        low=-2,
+    )
     directions: tuple[str, ...] = option(
         (),
         "which sentences are ranked for which, as in objectives.contrast; empty: all that the loss "
@@ -256,6 +263,16 @@ class Contrast(SentenceContrast):
         }
         return row_kinds.with_arguments("examples", arguments)
 
+    @classmethod
+    def shrink(
+        cls, values: MutableMapping[str, Value], rows: int, layer: Callable[[int], int]
+    ) -> None:
+        """Changes the values for the variant `tiny`, with short queries and small vectors."""
+        super().shrink(values, rows, layer)
+        values["query_length"] = 32
+        if values.get("dimensions"):
+            values["dimensions"] = "16,32"
+
     @property
     def draws_together(self) -> int:
         """How many consecutive rows of a batch have the same source: 1, or all."""
@@ -293,3 +310,24 @@ class Contrast(SentenceContrast):
                 f"{path}.query_length={self.query_length} is beyond model.positions="
                 f"{config.model.positions}, which allows {config.model.positions - 2} tokens"
             )
+
+
+def trained_vectors(record: Mapping[str, Any], layers: int) -> Mapping[str, Any] | None:
+    """Returns the options of the objective that trained vectors of a model's last layer.
+
+    Vectors of other layers, and the mean without `<s>` and `</s>`, have no module in
+    sentence-transformers.
+
+    Args:
+      record: the config of a run, as nested dicts.
+      layers: number of layers of the model.
+
+    Returns:
+      The options of `contrast`, else of `retrieval`; None if neither trained such vectors.
+    """
+    for name in ("contrast", "retrieval"):
+        options = record.get("objectives", {}).get(name, {})
+        is_last = options.get("layer") in (-2, layers)
+        if options.get("batch_size") and is_last and options.get("pooling") in ("mean", "first"):
+            return {**options, "name": name}
+    return None

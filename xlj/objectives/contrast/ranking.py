@@ -57,7 +57,7 @@ class Ranks(NamedTuple):
 
     losses: jax.Array
     correct: jax.Array
-    """1 if the positive is more similar than every negative."""
+    """1 if the positive is more similar than every negative, with those that the guard drops."""
     has_negative: jax.Array
     shared: jax.Array
     """The number of candidates that are no negatives, since they share a text with the anchor's
@@ -186,6 +186,9 @@ def _rank_block(
     for number, (size, weight) in enumerate(rule.sizes.items()):
         own, right = truncate(anchors.vectors, size), anchors.logits[:, number]
         similarity = jnp.matmul(own, columns[number].T, precision="highest")
+        if not number:
+            others = jnp.where(is_negative, rule.scale * similarity, NEVER)
+            correct = (right > others.max(1)).astype(jnp.float32)
         if not number and rule.guard < math.inf:
             guarded = is_negative & (similarity > anchors.limits[:, None])
             is_negative &= ~guarded
@@ -195,8 +198,6 @@ def _rank_block(
         else:
             of_size = negative_log_softmax(right, similarity)
         losses += weight * of_size
-        if not number:
-            correct = (right > similarity.max(1)).astype(jnp.float32)
     has_negative = is_negative.any(1).astype(jnp.float32)
     counts = (x.sum(1).astype(jnp.float32) for x in (is_shared, guarded))
     return Ranks(losses * has_negative, correct * has_negative, has_negative, *counts)
