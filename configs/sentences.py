@@ -73,8 +73,7 @@ def get_config(variant=""):
     config.objectives.contrast.query_length = 64
 
     config.optimizer.learning_rate = 5e-5
-    config.optimizer.schedule, config.optimizer.decay = "wsd", "sqrt"
-    config.optimizer.warmup_steps, config.optimizer.decay_steps = 500, 2_000
+    config.optimizer.warmup_steps = 500
     config.optimizer.b2 = 0.98
     config.optimizer.clip_norm = 1.0
 
