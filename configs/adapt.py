@@ -60,7 +60,7 @@ def get_config(variant=""):
     config.objectives.mmlm.batch_size = 64
     config.objectives.tlm.batch_size = 16
     config.objectives.retrieval.batch_size = 32
-    config.objectives.retrieval.negatives = "all"
+    config.objectives.retrieval.loss = "softmax"
     config.evaluation.retrieval.source = "held_out"
 
     config.optimizer.learning_rate = 5e-5

@@ -63,7 +63,7 @@ def get_config(variant=""):
     config.objectives.tlm.batch_size = 8
     config.objectives.camlm.batch_size = 16
     config.objectives.retrieval.batch_size = 64
-    config.objectives.retrieval.negatives = "all"
+    config.objectives.retrieval.loss = "softmax"
     config.objectives.retrieval.weight = 0.3
     config.objectives.retrieval.layer = 1
 

@@ -266,6 +266,10 @@ def every(tiny):
         tiny.objectives[name].batch_size = 16
     tiny.objectives.xlco.queue = 32
     tiny.objectives.xlco.momentum = 0.9
+    tiny.data.examples, tiny.data.passage_length = "phrasebook:{language}", 32
+    contrast = tiny.objectives.contrast
+    contrast.negatives, contrast.query_length = 2, 32
+    contrast.guard, contrast.dense, contrast.dimensions = True, 24, "8=0.5"
     tiny.objectives.distillation.teacher = "a checkpoint"
     tiny.objectives.generator.layers = 1
     tiny.model.position_bias = "gated"

@@ -299,7 +299,7 @@ VALUES = {
     "ernie_m_retrieval": XLM_R  # xlj's values, except the model and the objective
     | flat(model=LARGE | {"language_embeddings": "none"}, data={"pair_length": 128, "mono": ()})
     | flat(objectives__mmlm={"batch_size": 0}, optimizer={"learning_rate": 1e-5}, data=PAIRS)
-    | flat(objectives__retrieval={"batch_size": 128, "layer": 16, "negatives": "hardest"})
+    | flat(objectives__retrieval={"batch_size": 128, "layer": 16, "loss": "hardest"})
     | flat(objectives__retrieval={"temperature": 0.05, "weight": 1.0})
     | flat(optimizer={"warmup_steps": 1_000, "clip_norm": 1.0}, train={"steps": 10_000})
     | {"init_from": "runs/finetune/xnli-ernie_m/seed-0"},

@@ -7,24 +7,32 @@ The texts have one sentence per line; they may differ in order and number of lin
 is `source TAB target`. --gold=FILE names known translations, on which the command prints precision,
 recall and F1. Without --threshold, it also chooses the threshold with the best F1 on them (the task
 of BUCC). More: docs/retrieve.md
+
+    python -m xlj.mine --negatives --checkpoint=DIR --examples='pairs/{language}.jsonl' \
+        --languages=en,de --ranks=10-100 --output='mined/{language}.jsonl'
+
+With --negatives, finds negatives for examples of sentence encoders: passages that are similar to a
+query, but less than its positive. More: docs/data.md
 """
 
 import itertools
 import json
 import math
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xlj.cli import command, outputs, sentence_vectors
-from xlj.cli.parser import Parser
+from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     import numpy as np
 
     from xlj.retrieval.mining import PairIndices
+    from xlj.retrieval.search import Neighbours
     from xlj.retrieval.sentence_files import Sentences
 
 
@@ -35,6 +43,7 @@ def add(parser: Parser) -> None:
         parser,
         "one sentence per line, or `id TAB sentence`",
         "; or the columns of the ids and the sentences",
+        required=False,
     )
     add(
         "--threshold",
@@ -60,10 +69,63 @@ def add(parser: Parser) -> None:
     )
     outputs.add_scores(parser, "margin of each pair")
     sentence_vectors.add_drop_copies(parser)
+    _add_negatives(parser)
+
+
+def _add_negatives(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--negatives", action="store_true", help="mine negatives for --examples")
+    add(
+        "--examples",
+        metavar="FILES",
+        help="with --negatives: examples, in the formats of data.examples; with {language}, a file "
+        "for each of --languages, which are searched separately",
+    )
+    add(
+        "--corpus",
+        metavar="FILE",
+        help="with --negatives: more passages to search, one per line; may contain {language} "
+        "[only the positives of the examples]",
+    )
+    add("--languages", metavar="L", help="with --negatives: languages, such as en,de")
+    add(
+        "--ranks",
+        metavar="A-B",
+        default="1-100",
+        help="with --negatives: ranks among the passages, without the positives [1-100]",
+    )
+    add(
+        "--count",
+        metavar="N",
+        type=at_least(1),
+        default=7,
+        help="with --negatives: maximum number of negatives of a query [7]",
+    )
+    add(
+        "--margin",
+        metavar="M",
+        type=float,
+        default=0.0,
+        help="with --negatives: the cosine of a negative is at most the cosine of the positive "
+        "minus M [0]",
+    )
+    add(
+        "--relative_margin",
+        metavar="R",
+        type=float,
+        default=0.95,
+        help="with --negatives: the cosine of a negative is at most R times the cosine of the "
+        "positive [0.95]",
+    )
 
 
 def check(flags: Namespace) -> None:
     """Raises a `ConfigError` if flags contradict each other, or the output cannot be written."""
+    if flags.examples or flags.corpus or flags.languages:
+        raise ConfigError("--examples, --corpus and --languages need --negatives")
+    for name in ("source", "target"):
+        if getattr(flags, name) is None:
+            raise ConfigError(f"name a text file with --{name}=FILE")
     if flags.threshold is None and flags.gold is None:
         raise ConfigError(
             "set the minimum margin of a pair with --threshold=T (for example 1.06; 0 keeps all "
@@ -89,8 +151,16 @@ def check(flags: Namespace) -> None:
 
 @command.entry("mine", __doc__, add)
 def main(flags: Namespace) -> None:
+    """Mines pairs or, with --negatives, negatives."""
+    if flags.negatives:
+        _mine_negatives(flags, *check_negatives(flags))
+    else:
+        check(flags)
+        _mine_pairs(flags)
+
+
+def _mine_pairs(flags: Namespace) -> None:
     """Embeds both texts, mines pairs, writes them and prints scores."""
-    check(flags)
     import numpy as np
 
     from xlj.evaluation.metrics import best_threshold, pair_scores
@@ -148,6 +218,100 @@ def main(flags: Namespace) -> None:
     if gold:
         report |= {"gold": len(gold), **pair_scores(pairs, gold)._asdict()}
     print(json.dumps(report), flush=True)
+
+
+def check_negatives(flags: Namespace) -> tuple[list[str], tuple[int, int]]:
+    """Raises a `ConfigError` if flags contradict --negatives, or the outputs cannot be written.
+
+    Returns:
+      The languages, or one empty text; and the range of ranks.
+    """
+    unused = ("source", "target", "gold", "threshold", "scores", "centred", "drop_copies", "shard")
+    for name in (*unused, "prompt", "columns"):
+        if getattr(flags, name):
+            raise ConfigError(f"--{name} has no effect with --negatives; remove it")
+    if not flags.examples or not flags.output:
+        raise ConfigError("--negatives needs --examples=FILES and --output=FILE")
+    sentence_vectors.check_search(flags)
+    first, _, last = flags.ranks.partition("-")
+    if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
+        raise ConfigError(f"--ranks={flags.ranks}: use two ranks from 1, such as 10-100")
+    for name in ("margin", "relative_margin"):
+        if not math.isfinite(getattr(flags, name)):
+            raise ConfigError(f"--{name}={getattr(flags, name)} is not a finite number")
+    languages = [name for name in (flags.languages or "").split(",") if name] or [""]
+    named = (("examples", flags.examples), ("output", str(flags.output)))
+    has_placeholder = ["{language}" in text for _, text in named]
+    if has_placeholder != [bool(flags.languages)] * 2:
+        raise ConfigError(
+            "--languages, and {language} in --examples and --output, belong together: use all "
+            "three or none"
+        )
+    for language in languages:
+        inputs = [("examples", Path(_fill(flags.examples, language)))]
+        output = _fill(str(flags.output), language)
+        outputs.check_output("output", output, inputs)
+    return languages, (int(first), int(last))
+
+
+def _fill(template: str, language: str) -> str:
+    return template.replace("{language}", language)
+
+
+def _mine_negatives(flags: Namespace, languages: Sequence[str], ranks: tuple[int, int]) -> None:
+    """Mines the negatives of the examples of each language, and prints a line of JSON for each."""
+    from xlj.api.encoder import load
+    from xlj.retrieval import mining, negatives, search, sentence_files
+
+    rule = negatives.Rule(*ranks, flags.count, flags.margin, flags.relative_margin)
+    encoder = load(flags.checkpoint)
+    layers = () if flags.layer is None else (flags.layer,)
+    embedders = [
+        encoder.role_embedder(role, None, layers, flags.pooling, None)
+        for role in ("query", "document")
+    ]
+    for language in languages:
+        corpus: Sequence[str] = ()
+        if flags.corpus:
+            corpus = sentence_files.read(Path(_fill(flags.corpus, language)))
+        examples = negatives.read(_fill(flags.examples, language), corpus)
+        queries, passages = (
+            embedder.embed(texts)[0]
+            for embedder, texts in zip(
+                embedders, (examples.queries, examples.passages), strict=True
+            )
+        )
+        count = negatives.searched(examples, rule)
+        recall = {}
+        if flags.search == "faiss":
+            index = mining.build_search(passages, flags.index or "", flags.probes, count)
+            recall = {"recall_at_4": round(mining.recall(index, queries, passages), 4)}
+            find = partial(mining.search_chunks, index)
+        else:
+            find = partial(_neighbours, search.neighbours, passages, count)
+        found, cosines, dropped = negatives.mine(examples, queries, passages, find, rule)
+        negatives.write(Path(_fill(str(flags.output), language)), examples, found, cosines)
+        report = {
+            **({"language": language} if language else {}),
+            "queries": len(examples.queries),
+            "passages": len(examples.passages),
+            "negatives": sum(map(len, found)),
+            "queries_without_negatives": sum(not each for each in found),
+            "dropped": dict(dropped),
+            **recall,
+        }
+        print(json.dumps(report), flush=True)
+    for embedder in embedders:
+        sentence_vectors.report_truncated(embedder)
+
+
+def _neighbours(
+    neighbours: "Callable[..., Neighbours]",
+    passages: "np.ndarray",
+    count: int,
+    queries: "np.ndarray",
+) -> "Neighbours":
+    return neighbours(queries, passages, count)
 
 
 def _handle_copies(

@@ -9,11 +9,11 @@ import numpy as np
 from pictures.svg import WIDTH, Drawing
 from xlj.alignment_math import extraction
 from xlj.alignment_math.sinkhorn import sinkhorn
+from xlj.objectives.contrast.options import Retrieval
 from xlj.objectives.dwa.options import WordAlignment
-from xlj.objectives.retrieval.options import Retrieval
 from xlj.objectives.rtd.options import TranslationRTD
 from xlj.objectives.word_hmm.options import WordHMM
-from xlj.objectives.xlco.options import Contrast
+from xlj.objectives.xlco.options import CrossLingualContrast
 
 MASK = "<mask>"
 EDGE = 12
@@ -123,7 +123,7 @@ def word_alignment() -> str:
 
 def contrast() -> str:
     """Draws XLCO: a query, the key that the momentum encoder computes, and the queue."""
-    options = Contrast()
+    options = CrossLingualContrast()
     drawing = Drawing(
         "XLCO: the vector of a sentence has to find that of its translation among a queue of "
         "earlier sentences"
@@ -212,7 +212,7 @@ def retrieval() -> str:
         EDGE,
         y + 20,
         f"Loss: binary cross-entropy of cosine / {Retrieval().temperature:g}, for each pair twice",
-        "the translation and both hardest negatives. With negatives=all:",
+        "the translation and both hardest negatives. With loss=softmax:",
         "a softmax over all other sentences of both sides instead.",
     )
     return drawing.render()

@@ -41,6 +41,11 @@ from xlj.objectives import corruption, objective
 from xlj.objectives.btmlm import loss as btmlm
 from xlj.objectives.btmlm.options import BackTranslation
 from xlj.objectives.camlm import loss as camlm
+from xlj.objectives.contrast import head as contrast_head
+from xlj.objectives.contrast import loss as contrast
+from xlj.objectives.contrast import ranking, scoring
+from xlj.objectives.contrast.head import init_projection, project
+from xlj.objectives.contrast.options import Retrieval
 from xlj.objectives.corruption import Masked
 from xlj.objectives.dwa import loss as dwa
 from xlj.objectives.dwa.loss import init_pointer, point
@@ -48,7 +53,6 @@ from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.mlm import loss as mlm
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.mlm.options import TranslationLM
-from xlj.objectives.retrieval import loss as retrieval
 from xlj.objectives.rtd import loss as rtd
 from xlj.objectives.rtd.loss import detect, init_detection
 from xlj.objectives.rtd.options import ReplacedTokenDetection
@@ -65,8 +69,7 @@ from xlj.objectives.vocabulary import cross_entropy, kept_logits, logits
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm import loss as word_hmm
 from xlj.objectives.xlco import loss as xlco
-from xlj.objectives.xlco.loss import init_projection, project
-from xlj.objectives.xlco.options import Contrast
+from xlj.objectives.xlco.options import CrossLingualContrast
 from xlj.sharding import devices
 from xlj.sharding import trees as array_trees
 
@@ -84,6 +87,10 @@ def f32(*shape):
 
 def i32(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.int32)
+
+
+def u32(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.uint32)
 
 
 def booleans(*shape):
@@ -114,7 +121,6 @@ CHAIN = {
     "source_ids": i32(R, 5),
     "target_ids": i32(R, 4),
 }
-VECTORS = {"first": f32(6, H), "second": f32(6, H), "negatives": booleans(6, 6)}
 
 
 def trees():
@@ -312,8 +318,40 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"params": PARAMS, "head": HEAD, "model": MODEL},
         {"hidden": HIDDEN, "masked": MASKED},
     ),
-    retrieval.hardest_negative_loss: ({"scale": 2.0}, VECTORS),
-    retrieval.all_negatives_loss: ({"scale": 2.0}, VECTORS),
+    contrast_head.pool: (
+        {"max_examples": 2, "pooling": "mean"},
+        {"hidden": HIDDEN, "tokens": TOKENS},
+    ),
+    contrast_head.normalise: ({}, {"vectors": f32(R, H)}),
+    contrast.batch_gradients: (
+        {"options": Retrieval()},
+        {
+            "vectors": (f32(R, 2, H), f32(R, 2, H)),
+            "others": {"sentences": (u32(R, 2),) * 2, "is_real": (booleans(R, 2),) * 2},
+        },
+    ),
+    ranking.truncate: ({"size": 4}, {"vectors": f32(R, H)}),
+    ranking.negative_log_softmax: ({}, {"right": f32(R, 2), "others": f32(R, 2, 5)}),
+    ranking.rank: (
+        {"rule": ranking.Rule(False, 2.0, 0.0, 0.1, {H: 1.0})},
+        {
+            "anchors": ranking.Anchors(f32(6, H), f32(6, 1), f32(6), u32(6, 2), booleans(6)),
+            "candidates": ranking.Candidates(f32(9, H), u32(9, 2), booleans(9)),
+        },
+    ),
+    scoring.order_pairs: (
+        {},
+        {"predicted": f32(6), "targets": f32(6), "is_real": booleans(6)},
+    ),
+    scoring.compare_lists: (
+        {"loss": "kl", "temperature": 1.0},
+        {
+            "student": (f32(R, 2), f32(R, 2, 4)),
+            "teacher": (f32(R, 2), f32(R, 4)),
+            "is_own": booleans(R, 2, 4),
+            "is_real": booleans(R, 2),
+        },
+    ),
     rtd.init_generator: (
         {"options": ReplacedTokenDetection(), "model": MODEL, "corpus": CORPUS},
         {"rng": KEY},
@@ -333,7 +371,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     ),
     supervised.init_head: ({"kind": "tagging", "model": MODEL, "labels": 3}, {"rng": KEY}),
     xlco.corrupt: (
-        {"options": Contrast(), "model": MODEL, "corpus": CORPUS},
+        {"options": CrossLingualContrast(), "model": MODEL, "corpus": CORPUS},
         {"rows": BITEXT, "rngs": keys(R)},
     ),
     xlco.mix: ({"max_examples": 2}, {"first": ROWS, "second": ROWS, "rngs": keys(R)}),
@@ -350,9 +388,9 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
 }
 
 OF_ANY_ARRAYS = (
-    devices.constrain, devices.all_gather, devices.reduce_sum, devices.sum_over_replicas,
-    devices.all_to_all, devices.on_whole_matrices, modules.run, modules.init_head,
-    array_trees.bytes_on_device,
+    devices.constrain, devices.all_gather, devices.gather_rows, devices.reduce_sum,
+    devices.sum_over_replicas, devices.all_to_all, devices.on_whole_matrices, modules.run,
+    modules.init_head, array_trees.bytes_on_device,
 )  # fmt: skip
 """Functions that move arrays of any rank, size and dtype between devices, or pass them to a
 module."""
@@ -385,6 +423,10 @@ ANY_RANK = {
     "fold_in.number",
     "is_kept.hashes",
     "buckets.differences",
+    "normalise.vectors",
+    "truncate.vectors",
+    "negative_log_softmax.right",
+    "negative_log_softmax.others",
 }
 ANY_SIZE = ANY_RANK | {
     # Arrays that share no axis with another array, and whose sizes are not options.

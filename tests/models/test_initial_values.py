@@ -7,6 +7,7 @@ import numpy as np
 
 from xlj.config import Model
 from xlj.models import encoder
+from xlj.objectives.contrast.head import init_projection
 from xlj.objectives.dwa.loss import init_pointer
 from xlj.objectives.mlm.head import init_prediction
 from xlj.objectives.rtd.loss import init_detection
@@ -15,7 +16,6 @@ from xlj.objectives.supervised.head import (
     init_classification,
     init_token_classification,
 )
-from xlj.objectives.xlco.loss import init_projection
 
 MODEL = Model(
     layers=2, hidden=8, heads=2, intermediate=12, positions=10, init_std=0.5, norm="pre",

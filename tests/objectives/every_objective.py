@@ -6,20 +6,20 @@ from xlj.objectives.btmlm import loss as btmlm
 from xlj.objectives.btmlm.options import BackTranslation
 from xlj.objectives.camlm import loss as camlm
 from xlj.objectives.camlm.options import CrossAttentionMLM
+from xlj.objectives.contrast import loss as contrast
+from xlj.objectives.contrast.options import Retrieval
 from xlj.objectives.distillation import loss as distillation
 from xlj.objectives.distillation.options import Distillation
 from xlj.objectives.dwa import loss as dwa
 from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.mlm import loss as mlm
 from xlj.objectives.mlm.options import TranslationLM
-from xlj.objectives.retrieval import loss as retrieval
-from xlj.objectives.retrieval.options import Retrieval
 from xlj.objectives.rtd import loss as rtd
 from xlj.objectives.rtd.options import Generator, TranslationRTD
 from xlj.objectives.word_hmm import loss as word_hmm
 from xlj.objectives.word_hmm.options import WordHMM
 from xlj.objectives.xlco import loss as xlco
-from xlj.objectives.xlco.options import Contrast
+from xlj.objectives.xlco.options import CrossLingualContrast
 
 OBJECTIVES = {
     "mlm": (mlm, "pairs", TranslationLM()),
@@ -27,8 +27,8 @@ OBJECTIVES = {
     "btmlm": (btmlm, "sentences", BackTranslation()),
     "rtd": (rtd, "pairs", TranslationRTD(generator=Generator(2, "separate"))),
     "dwa": (dwa, "pairs", WordAlignment()),
-    "xlco": (xlco, "bitext", Contrast(layer=1, queue=40)),
-    "retrieval": (retrieval, "bitext", Retrieval(layer=2)),
+    "xlco": (xlco, "bitext", CrossLingualContrast(layer=1, queue=40)),
+    "retrieval": (contrast, "bitext", Retrieval(layer=2)),
     "word_hmm": (word_hmm, "bitext", WordHMM(layer=1)),
     "distillation": (distillation, "text", Distillation(language="de")),
 }

@@ -21,7 +21,7 @@ from xlj.objectives.mlm.options import TranslationLM
 from xlj.objectives.rtd import loss as rtd
 from xlj.objectives.rtd.options import TranslationRTD
 from xlj.objectives.xlco import loss as xlco
-from xlj.objectives.xlco.options import Contrast
+from xlj.objectives.xlco.options import CrossLingualContrast
 
 MODEL = Model(layers=3, hidden=8, heads=2)
 SHARES = {"masking": Masking(rate=0.3, mask_share=0.5, random_share=0.3)}
@@ -30,7 +30,7 @@ OBJECTIVES = {
     "btmlm": (btmlm, "sentences", BackTranslation(**SHARES)),
     "rtd": (rtd, "pairs", TranslationRTD(**SHARES)),
     "dwa": (dwa, "pairs", WordAlignment(**SHARES)),
-    "xlco": (xlco, "bitext", Contrast(**SHARES)),
+    "xlco": (xlco, "bitext", CrossLingualContrast(**SHARES)),
 }
 CHECKSUMS = {
     "mlm": 1323406309,

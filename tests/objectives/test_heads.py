@@ -12,6 +12,7 @@ from references import heads as reference
 from xlj.config import Model
 from xlj.models.block import FeedForward
 from xlj.models.dropout import dropout
+from xlj.objectives.contrast.head import init_projection, project
 from xlj.objectives.dwa.loss import init_pointer, point
 from xlj.objectives.mlm.head import init_prediction, predict
 from xlj.objectives.rtd.loss import detect, init_detection
@@ -23,7 +24,6 @@ from xlj.objectives.supervised.head import (
     init_token_classification,
     pair_features,
 )
-from xlj.objectives.xlco.loss import init_projection, project
 
 MODEL = Model(layers=3, hidden=8, heads=2, intermediate=12, layer_norm_epsilon=1e-3, dropout=0.4)
 KEYS = 4

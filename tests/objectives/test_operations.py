@@ -68,8 +68,12 @@ CASES = {
     ),
     "retrieval": ("retrieval", {"layer": 1}, of_rows(reference.retrieval, PAIRS, 1, "hardest")),
     "retrieval_all": (
-        "retrieval", {"layer": 2, "negatives": "all"},
-        of_rows(reference.retrieval, PAIRS, 2, "all"),
+        "retrieval", {"layer": 2, "loss": "softmax"},
+        of_rows(reference.retrieval, PAIRS, 2, "softmax"),
+    ),
+    "contrast": (
+        "contrast", {"layer": 1, "negatives": 3, "query_length": 32, "dense": 24},
+        of_rows(reference.contrast, PAIRS, 1, 3, 32, 24),
     ),
     "word_hmm": ("word_hmm", {"layer": 1}, of_rows(reference.word_hmm, 1, NOISE)),
     "distillation": (

@@ -12,12 +12,12 @@ from references.encoder import float64
 
 from xlj.models import encoder
 from xlj.models.segments import average_examples, whole_examples
-from xlj.objectives.retrieval import loss as retrieval
-from xlj.objectives.retrieval.options import Retrieval
+from xlj.objectives.contrast import loss as contrast
+from xlj.objectives.contrast.options import Retrieval
 
-OPTIONS = [Retrieval(temperature=1 / 5, negatives=kind) for kind in ("hardest", "all")]
+OPTIONS = [Retrieval(temperature=1 / 5, loss=kind) for kind in ("hardest", "softmax")]
 BOTH_KINDS_OF_NEGATIVES = pytest.mark.parametrize(
-    "options", OPTIONS, ids=lambda options: options.negatives
+    "options", OPTIONS, ids=lambda options: options.loss
 )
 
 
@@ -63,18 +63,18 @@ def plain_losses(first, second, allowed, kind):
 
 @BOTH_KINDS_OF_NEGATIVES
 def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
-    objective = compiled(retrieval.objective("retrieval", options, model, CORPUS))
+    objective = compiled(contrast.objective("retrieval", options, model, CORPUS))
     params, rows = params_of(model, objective), rows_of("bitext", count=20)
     rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that occurs twice
     rows = with_tokens(rows, tokens_of(rows).at[9].set(1))  # and a row of padding
     inputs = objective.corrupt(rows, keys_of(rows))
     result = objective.targets(params, {}, inputs, whole)
     vectors_of = jax.jit(lambda side: vectors(params, model, side, 9))
-    first, second = (np.asarray(vectors_of(side)) for side in (inputs.first, inputs.second))
+    first, second = (np.asarray(vectors_of(side)) for side in inputs.texts)
     allowed = ~np.eye(20, dtype=bool)
     allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
     real = np.arange(20) != 9
-    allowed_of_real, kind = allowed[real][:, real], options.negatives
+    allowed_of_real, kind = allowed[real][:, real], options.loss
     expected = jax.jit(lambda *sides: plain_losses(*sides, allowed_of_real, kind))(
         first[real], second[real]
     )
@@ -91,9 +91,9 @@ def test_the_whole_step_equals_numpy(
     options, length, count, most, layer, full_model, params_of, keys_of, step_of
 ):
     """Rows have one pair or several pairs."""
-    kind = options.negatives
-    options = Retrieval(temperature=1 / 7, negatives=kind, layer=layer, weight=3.0)
-    objective = retrieval.objective("retrieval", options, full_model, CORPUS)
+    kind = options.loss
+    options = Retrieval(temperature=1 / 7, loss=kind, layer=layer, weight=3.0)
+    objective = contrast.objective("retrieval", options, full_model, CORPUS)
     params = params_of(full_model, objective)
     rows = rows_of("bitext", count=count, length=length)
     rows = jax.tree.map(lambda x: x[:10], rows)  # if rows have several pairs, the last may have one
@@ -106,14 +106,14 @@ def test_the_whole_step_equals_numpy(
     rows, number = with_tokens(rows, changed), len(tokens)
     before, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
     shape = (number, most)
-    for part, expected in zip(before[2:], [(*shape, 32)] * 2 + [shape] * 3, strict=True):
+    parts = (*before.gradients, before.losses, before.correct, before.is_counted)
+    for part, expected in zip(parts, [(*shape, 32)] * 2 + [shape] * 3, strict=True):
         assert part.shape == expected and not np.asarray(part).any()
     first, second = (
-        reference.averaged(float64(params), full_model, side, layer, most)
-        for side in (after.first, after.second)
+        reference.averaged(float64(params), full_model, side, layer, most) for side in after.texts
     )
     sides = np.asarray(rows["first"]), np.asarray(rows["second"])
-    for number, (side, tokens) in enumerate(zip(before[:2], sides, strict=True)):
+    for number, (side, tokens) in enumerate(zip(before.texts, sides, strict=True)):
         np.testing.assert_array_equal(side["tokens"], tokens)
         np.testing.assert_array_equal(side["languages"], rows["languages"][:, [number, number]])
     negatives = reference.negatives_of(*sides, most)
@@ -134,9 +134,7 @@ def test_the_whole_step_equals_numpy(
         reference.slopes(lambda x: total(x, second), first),
         reference.slopes(lambda x: total(first, x), second),
     )
-    for gradient, expected in zip(
-        (after.gradient_first, after.gradient_second), gradients, strict=True
-    ):
+    for gradient, expected in zip(after.gradients, gradients, strict=True):
         np.testing.assert_allclose(gradient.reshape(expected.shape), expected, rtol=2e-3, atol=2e-3)
     assert objective.losses["retrieval"].weight == 3
 
@@ -145,7 +143,7 @@ def test_the_whole_step_equals_numpy(
 def test_the_gradient_is_that_of_one_loss_over_all_rows(options, model, params_of, keys_of):
     """A sentence has gradients from its own pair and as a negative of pairs in other
     microbatches."""
-    objective = compiled(retrieval.objective("retrieval", options, model, CORPUS))
+    objective = compiled(contrast.objective("retrieval", options, model, CORPUS))
     params, rows = params_of(model, objective), rows_of("bitext", count=12)
     tokens = tokens_of(rows)
     tokens = tokens.at[7].set(tokens[3]).at[9].set(1)  # one pair twice, a row of padding
@@ -166,9 +164,9 @@ def test_the_gradient_is_that_of_one_loss_over_all_rows(options, model, params_o
         return objective.loss(params, {}, part, None)["retrieval"].sum.sum()
 
     def at_once(params):
-        first, second = (vectors(params, model, side, 9) for side in (inputs.first, inputs.second))
+        first, second = (vectors(params, model, side, 9) for side in inputs.texts)
         allowed_of_real = allowed[real][:, real]
-        return plain_losses(first[real], second[real], allowed_of_real, options.negatives).sum()
+        return plain_losses(first[real], second[real], allowed_of_real, options.loss).sum()
 
     expected = jax.jit(jax.grad(at_once))(params)
     result = jax.device_get(result)
@@ -179,34 +177,18 @@ def test_the_gradient_is_that_of_one_loss_over_all_rows(options, model, params_o
 
 
 @BOTH_KINDS_OF_NEGATIVES
-def test_correct_pairs_are_nearer_than_every_negative(options):
-    """The sides of the second pair are more similar to each other than to the other side of any
-    pair, but its first sentence is even more similar to a sentence of its own side."""
-    angles = jnp.array([[0.0, 0.02], [1.0, 1.2], [0.9, 2.0]])
-    first, second = (jnp.stack([jnp.cos(side), jnp.sin(side)], 1) for side in angles.T)
-    loss_functions = {
-        "hardest": retrieval.hardest_negative_loss,
-        "all": retrieval.all_negatives_loss,
-    }
-    _, correct = loss_functions[options.negatives](first, second, ~jnp.eye(3, dtype=bool), 5.0)
-    assert correct.tolist() == [True, options.negatives == "hardest", False]
-
-
-@BOTH_KINDS_OF_NEGATIVES
 def test_identical_pairs_have_no_loss_and_no_gradient(options, model, params_of, keys_of):
-    objective = compiled(retrieval.objective("retrieval", options, model, CORPUS))
+    objective = compiled(contrast.objective("retrieval", options, model, CORPUS))
     params, rows = params_of(model, objective), rows_of("bitext", count=4)
     rows = jax.tree.map(lambda x: jnp.repeat(x[:1], 4, axis=0), rows)
     result = objective.targets(params, {}, objective.corrupt(rows, keys_of(rows)), whole)
-    assert not np.asarray(result.has_negative).any() and not np.asarray(result.losses).any()
-    assert (
-        not np.asarray(result.gradient_first).any() and not np.asarray(result.gradient_second).any()
-    )
+    assert not np.asarray(result.is_counted).any() and not np.asarray(result.losses).any()
+    assert not any(np.asarray(gradient).any() for gradient in result.gradients)
 
 
 def test_hashes_of_sentences_depend_on_the_order_of_words():
     rows = jnp.array([[0, 5, 6, 2, 0, 6, 5, 2], [0, 5, 6, 2, 1, 1, 1, 1]], jnp.int32)
-    (one, reordered, padding), (again, *_) = retrieval._digests(rows, 3).tolist()
+    (one, reordered, padding), (again, *_) = contrast._digests(rows, 3).tolist()
     assert one == again != reordered != padding == 0
 
 
@@ -227,11 +209,11 @@ def test_digests_equal_a_plain_implementation():
         & bits
         for row in tokens.tolist()
     ]
-    assert retrieval._digests(jnp.asarray(tokens, jnp.int32), 1)[:, 0].tolist() == expected
+    assert contrast._digests(jnp.asarray(tokens, jnp.int32), 1)[:, 0].tolist() == expected
     # 1,000 sentences, many with the same sum of ids, or the same sum of ids times places.
     all_of_three = np.stack(np.meshgrid(*[np.arange(4, 14)] * 3), -1).reshape(-1, 3)
     all_of_three = np.insert(all_of_three, 0, 0, axis=1)
-    digests = retrieval._digests(jnp.asarray(all_of_three, jnp.int32), 1)[:, 0].tolist()
+    digests = contrast._digests(jnp.asarray(all_of_three, jnp.int32), 1)[:, 0].tolist()
     assert len(set(digests)) == 1000
     assert digests == [sum(map(murmur3, row, range(4))) % 2**32 for row in all_of_three.tolist()]
 

@@ -18,11 +18,11 @@ from xlj.models import encoder
 from xlj.models.segments import split_sides
 from xlj.objectives.masking.options import Masking
 from xlj.objectives.xlco import loss as xlco
-from xlj.objectives.xlco.options import Contrast
+from xlj.objectives.xlco.options import CrossLingualContrast
 
 mix = jax.jit(xlco.mix, static_argnums=2)
 
-OPTIONS = Contrast(queue=48, momentum=0.9, masking=Masking(rate=0.0), temperature=0.5)
+OPTIONS = CrossLingualContrast(queue=48, momentum=0.9, masking=Masking(rate=0.0), temperature=0.5)
 
 
 def whole(function, inputs):
@@ -183,7 +183,7 @@ def test_loss_equals_numpy(model, params_of, keys_of):
 )
 def test_the_whole_step_equals_numpy(length, count, most, full_model, params_of, keys_of, step_of):
     """Rows have one pair or several pairs; the last row is padding."""
-    options = Contrast(
+    options = CrossLingualContrast(
         masking=Masking(rate=0.3, mask_share=0.7, random_share=0.3), weight=3.0, layer=1,
         temperature=0.6, queue=80, momentum=0.8, mixup=True,
     )  # fmt: skip
@@ -221,7 +221,7 @@ def test_the_whole_step_equals_numpy(length, count, most, full_model, params_of,
 @pytest.mark.parametrize("mixup", [True, False])
 def test_both_sides_are_masked_and_either_may_be_the_query(mixup, model, keys_of):
     masking = Masking(rate=0.4, mask_share=0.6, random_share=0.3)
-    options = Contrast(masking=masking, queue=300, mixup=mixup)
+    options = CrossLingualContrast(masking=masking, queue=300, mixup=mixup)
     rows = rows_of("bitext", count=200, shortest=4)
     result, plain = (
         compiled(xlco.objective("xlco", o, model, CORPUS)).corrupt(rows, keys_of(rows))

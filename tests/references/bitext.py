@@ -123,7 +123,7 @@ def compared(first, second, negatives, scale, kind):
     negatives.
 
     Kind `hardest` is the binary cross-entropy of the translation and of the nearest negative, in
-    both directions (ERNIE-M, section 4.2). Kind `all` is -log softmax of the translation among
+    both directions (ERNIE-M, section 4.2). Kind `softmax` is -log softmax of the translation among
     all negatives of both sides (NT-Xent).
     """
     losses, correct = np.zeros(len(first)), np.zeros(len(first))

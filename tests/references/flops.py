@@ -69,11 +69,21 @@ def xlco(model, rows, length, pairs, layer, queue):
     return encoders + 2 * product(rows * pairs, model.hidden, queue)
 
 
-def retrieval(model, rows, length, pairs, layer, negatives):
-    """Both sides are encoded without and with a gradient."""
-    vectors = rows * pairs * (2 if negatives == "all" else 1)
-    similarity = product(vectors, model.hidden, vectors)
+def retrieval(model, rows, length, pairs, layer, loss):
+    """Both sides are encoded without and with a gradient. With `hardest`, each side is compared
+    with the other; with `softmax`, both sides with both."""
+    texts = rows * pairs
+    similarity = product(texts, model.hidden, texts) * (4 if loss == "softmax" else 2)
     return 2 * (3 + 1) * layers(model, layer, rows, length // 2) + 3 * similarity
+
+
+def contrast(model, rows, length, pairs, layer, negatives, query_length, dense):
+    """Queries are compared with positives and negatives, which have rows of their own."""
+    texts = rows * pairs * (1 + negatives)
+    encoders = layers(model, layer, rows, query_length)
+    encoders += layers(model, layer, rows * (1 + negatives), length)
+    encoders += product(rows * pairs * (2 + negatives), model.hidden, dense)
+    return (3 + 1) * encoders + 3 * product(rows * pairs, dense, texts)
 
 
 def word_hmm(model, rows, length, layer, noise):

@@ -233,8 +233,10 @@ def keep_only(every, *names):
         every.objectives.distillation.teacher = ""
     if not {"mrtd", "trtd"} & set(names):
         every.objectives.generator = schema.default().objectives.generator
-    if "xlco" not in names:
-        every.objectives.xlco = schema.default().objectives.xlco
+    for name in {"xlco", "contrast"} - set(names):
+        every.objectives[name] = schema.default().objectives[name]
+    if "contrast" not in names:
+        every.data.examples, every.data.passage_length = "", schema.default().data.passage_length
     if "btmlm" not in names:
         every.model.language_embeddings = "none"
 
@@ -256,7 +258,7 @@ def test_every_objective_is_the_same_on_a_mesh_and_under_accumulation(every, nam
     single = run(parse(every), store)
     losses = single[-1].progress.losses
     assert {loss.removesuffix(end) for loss in losses for end in ENDS} >= set(names)
-    assert len(losses) == {HALVES[0][0]: 7, HALVES[1][0]: 8}[names[0]]
+    assert len(losses) == {HALVES[0][0]: 11, HALVES[1][0]: 7}[names[0]]
     assert set(single[-1].objectives) == {"xlco", "distillation"} & set(names)
     every.mesh.replica, every.mesh.fsdp, every.mesh.gather = 2, 4, gather
     every.train.gradient_accumulation_steps = 2
@@ -490,12 +492,7 @@ def test_every_partitioning_rule_matches_an_array(every):
 def test_states_of_objectives_start_from_the_parameters_of_their_phase(every):
     """XLCO is switched on at step 1: its momentum encoder starts from that step's parameters, not
     from the initial ones."""
-    for name in set(registered()) - {"xlco"}:
-        every.objectives[name].batch_size = 0
-    every.objectives.distillation.teacher = ""
-    for name in ("mrtd", "trtd", "generator"):
-        every.objectives[name] = schema.default().objectives[name]
-    every.model.language_embeddings = "none"
+    keep_only(every, "xlco")
     every.optimizer.learning_rate = 0.1
     every.objectives.xlco.momentum = 1.0
     config = parse(every)

@@ -26,6 +26,7 @@ from xlj.interop.task_heads import TASKS
 from xlj.io import json_file
 from xlj.io.storage import AnyPath, Url
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.objectives.contrast.options import trained_vectors
 from xlj.objectives.supervised.options import recorded_kind, supervised_in
 from xlj.sharding.devices import STORED
 from xlj.sharding.trees import Params, nested, replicated, shardings
@@ -179,7 +180,7 @@ def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredM
         checkpoint,
         alignment=_read_alignment_options(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
-        sentence=sentence_modules.from_record(checkpoint.meta.get("sentence")),
+        sentence=_read_sentence_modules(checkpoint),
         known=tuple(checkpoint.meta["languages"]),
         task=_read_task(checkpoint),
         separators=checkpoint.meta.get("separators", 1),
@@ -202,6 +203,24 @@ def _read_task(checkpoint: Checkpoint) -> Task | None:
     if folder.name == "checkpoints" and file.is_file():
         saved = json_file.read_object(file)
     return task_of_model(kind, options["length"], options["labels"], saved)
+
+
+def _read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
+    """Returns the modules of an imported model, or those that a run has trained."""
+    if (record := checkpoint.meta.get("sentence")) is not None:
+        return sentence_modules.from_record(record)
+    model = checkpoint.model()
+    options = trained_vectors(checkpoint.config(), model.layers)
+    if options is None:
+        return None
+    prompts = {
+        role: options.get(key, "")
+        for role, key in (("query", "query_prompt"), ("document", "passage_prompt"))
+    }
+    sizes = [int(entry.partition("=")[0]) for entry in options["dimensions"]]
+    return sentence_modules.trained(
+        model, options["pooling"], options["dense"], prompts if any(prompts.values()) else {}, sizes
+    )
 
 
 def _read_alignment_options(config: Mapping[str, Any]) -> AlignmentOptions:

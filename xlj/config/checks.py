@@ -388,8 +388,9 @@ def check_languages(config: Config) -> None:
         options.check_languages(options.path(name), data.languages, languages)
     for phase in config.schedule:
         prefix = f"phases.{phase.name}." if phase.name else ""
+        sources = [f"{name}.{each}" for name in data.languages for each in data.example_sources]
         for name in phase.config.data.shares:
-            if name not in (*data.languages, *data.pairs):
+            if name not in (*data.languages, *data.pairs, *sources):
                 known = " or ".join(dict.fromkeys((languages, pairs)))
                 raise ConfigError(f"{prefix}data.sampled: {name} is not in {known}")
     for section in _LANGUAGE_EVALUATIONS:

@@ -22,8 +22,9 @@ OBJECTIVES = {
     "mrtd": "xlj.objectives.rtd.options:MultilingualRTD",
     "trtd": "xlj.objectives.rtd.options:TranslationRTD",
     "dwa": "xlj.objectives.dwa.options:WordAlignment",
-    "xlco": "xlj.objectives.xlco.options:Contrast",
-    "retrieval": "xlj.objectives.retrieval.options:Retrieval",
+    "xlco": "xlj.objectives.xlco.options:CrossLingualContrast",
+    "retrieval": "xlj.objectives.contrast.options:Retrieval",
+    "contrast": "xlj.objectives.contrast.options:Contrast",
     "distillation": "xlj.objectives.distillation.options:Distillation",
     "word_hmm": "xlj.objectives.word_hmm.options:WordHMM",
 }
@@ -95,6 +96,11 @@ class Options(Section, path="objectives"):
     def path(self, name: str) -> str:
         """Returns the path of the section of the objective with this name."""
         return f"objectives.{name}"
+
+    @property
+    def draws_together(self) -> int:
+        """How many consecutive rows of a batch have the same language or pair: 1, or all."""
+        return 1
 
     @property
     def extra_layers(self) -> int:

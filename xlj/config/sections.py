@@ -127,8 +127,11 @@ class Data(Section, path="data"):
     )
     examples: tuple[str, ...] = key(
         (),
-        "sources of a kind of rows of your own, as templates with {language}; its columns "
-        "are those that the kind of rows names, in the formats of data.parallel",
+        "sources of examples of sentence encoders, as templates with {language}: JSON lines, "
+        "Parquet or TSV with a header, of records with query, positive and negative (or the names "
+        "of other libraries); with FILE[FIELD={language}] a field has the language. Or sources of "
+        "a kind of rows of your own, in the formats of data.parallel, with the columns that the "
+        "kind of rows names",
         used_when=_of_text(_for_examples),
     )
     seqio_modules: tuple[str, ...] = key(
@@ -189,6 +192,12 @@ class Data(Section, path="data"):
         "within model.positions. Longer pairs are dropped and counted",
         low=8,
         auto=True,
+        used_when=_of_text(_for_rows),
+    )
+    passage_length: int = key(
+        256,
+        "tokens of the passages in a row of examples. Longer passages are truncated and counted",
+        low=8,
         used_when=_of_text(_for_rows),
     )
     held_out_share: float = _text_key(
@@ -265,6 +274,13 @@ class Data(Section, path="data"):
                     f"data.sampled: {entry!r} must be NAME or NAME=FACTOR with a factor above 0"
                 )
         return shares
+
+    @property
+    def example_sources(self) -> tuple[str, ...]:
+        """The names of the sources of examples, `NAME@TEMPLATE` in `examples`; without those that
+        have no name."""
+        names = (template.rpartition("@")[0] for template in self.examples)
+        return tuple(dict.fromkeys(name for name in names if name.isidentifier()))
 
     @property
     def rows_are_hashed(self) -> bool:

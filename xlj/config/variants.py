@@ -176,6 +176,8 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     data.mono = "phrasebook:{language}"
     if _read_pairs(on):
         data.pairs, data.parallel = "en-de,en-sw,en-zh", "phrasebook:{pair}"
+    if any(registered()[name].row_kind.source == "data.examples" for name in on):
+        data.examples, data.passage_length = "phrasebook:{language}", 64
     data.vocabulary, data.vocabulary_size = "", 700 if is_english else 2_000
     data.length = data.pair_length = 64
     is_gated = model.feed_forward != "gelu"

@@ -6,7 +6,7 @@ Sources: sentence-transformers 5 and 6. The two releases have different module p
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -303,6 +303,29 @@ def pooling_only(model: Model, pooling: str) -> SentenceModules:
     """
     mode = "cls" if pooling == "first" else pooling
     return SentenceModules((mode,), length=model.positions - FIRST_POSITION)
+
+
+def trained(
+    model: Model, pooling: str, dense: int, prompts: Mapping[str, str], sizes: Sequence[int]
+) -> SentenceModules:
+    """Returns the modules of vectors that `objectives.contrast` has trained.
+
+    Args:
+      pooling: `mean` or `first`.
+      dense: outputs of the linear layer after the pooling; 0 for no such layer.
+      prompts: the prompts `query` and `document`; empty for none.
+      sizes: the numbers of first dimensions that were trained too (Matryoshka).
+    """
+    steps: tuple[Dense | None, ...] = (None,)
+    if dense:
+        steps = (Dense(model.hidden, dense, "Identity", bias=False), None)
+    settings: Record = {"similarity_fn_name": "cosine"}
+    if prompts:
+        settings |= {"prompts": dict(prompts), "default_prompt_name": None}
+    if sizes:
+        settings["matryoshka_dimensions"] = sorted([*sizes, dense or model.hidden])
+    only_pooling = pooling_only(model, pooling)
+    return dataclasses.replace(only_pooling, steps=steps, settings=settings)
 
 
 def _write(file: Path, content: list | dict) -> None:

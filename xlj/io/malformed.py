@@ -3,7 +3,7 @@
 import codecs
 import dataclasses
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from xlj.config import ConfigError
 
@@ -32,6 +32,21 @@ class Malformed:
     reason: str
     problem: str
     before: int = -1
+
+
+class Counted(str):
+    """A text from which parts were dropped.
+
+    Attributes:
+      counts: the number of dropped parts, by reason.
+    """
+
+    counts: Mapping[str, int]
+
+    def __new__(cls, text: str, counts: Mapping[str, int]) -> "Counted":
+        counted = super().__new__(cls, text)
+        counted.counts = counts
+        return counted
 
 
 class Marked(str):

@@ -352,6 +352,16 @@ def all_gather(x: jax.Array, axis: int | None) -> jax.Array:
     return jax.lax.all_gather(x, "fsdp", axis=axis, tiled=True)
 
 
+def gather_rows(x: jax.Array) -> jax.Array:
+    """Returns the rows of all devices in their order; use it inside `per_device`.
+
+    Args:
+      x: the rows of this device, [rows, ...], split as `ROWS`.
+    """
+    axes = _shared.get()
+    return jax.lax.all_gather(x, axes, axis=0, tiled=True) if axes else x
+
+
 def reduce_sum(x: jax.Array, axis: int | None = None) -> jax.Array:
     """Sums an array over devices; use it inside `per_device`.
 

@@ -10,8 +10,8 @@ from xlj.data.rows import packing, preparing
 from xlj.data.rows.preparing import prepare_rows, with_pair_length
 from xlj.data.rows.report import report
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.objectives.contrast.options import Retrieval
 from xlj.objectives.mlm.options import TranslationLM
-from xlj.objectives.retrieval.options import Retrieval
 
 PAIRS = 400
 

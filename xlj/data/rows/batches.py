@@ -66,7 +66,8 @@ class Batches:
                 batches = tuple(
                     (first, size * rows // phase.accumulation_steps) for first, size in sizes
                 )
-                phases.append(SamplingPhase(phase.start, batches, counts))
+                group = active[name].draws_together if rows else 1
+                phases.append(SamplingPhase(phase.start, batches, counts, group))
             self._streams[name] = Sampler(
                 name,
                 config.train.seed,

@@ -80,7 +80,7 @@ def sample(text: Text, rules: Mapping[str, Rule], characters: int, max_held_out:
             has_text = np.all([hashes != BLANK for hashes in chunk.hashes], axis=0)
             for index_in_chunk in np.flatnonzero(has_text & ~is_dropped).tolist():
                 target = held if is_held_out[index_in_chunk] else train
-                for lines, column in zip(target, chunk.columns, strict=True):
+                for lines, column in zip(target, chunk.columns[: len(target)], strict=True):
                     lines.append(column[index_in_chunk])
                 if not is_held_out[index_in_chunk]:
                     sampled_characters += len(chunk.columns[0][index_in_chunk])

@@ -22,11 +22,12 @@ reads runs of consecutive rows:
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xlj.config import Config, Data, Options, lookup
+from xlj.config import Config, ConfigError, Data, Options, lookup
 from xlj.data.rows.store import RowStore, TaskRows
 from xlj.io.hashing import combine, hash64, name_hash, permute
 
@@ -62,7 +63,7 @@ def sampling_rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
     return {task: power / total for task, power in powers.items()}
 
 
-def draws_per_block(probabilities: Mapping[str, float]) -> dict[str, int]:
+def draws_per_block(probabilities: Mapping[str, float], group: int = 1) -> dict[str, int]:
     """Computes how often each task is drawn in a block: about `BLOCK * p` times, at least once.
 
     Uses the largest-remainder method, so that each count differs from `BLOCK * p` by less than 1.
@@ -71,12 +72,22 @@ def draws_per_block(probabilities: Mapping[str, float]) -> dict[str, int]:
 
     Args:
       probabilities: the probability p of each task.
+      group: how many consecutive draws take the same task; it divides `BLOCK`.
+
+    Raises:
+      ConfigError: if a block has fewer groups than tasks.
     """
-    quotas = {task: BLOCK * p for task, p in probabilities.items()}
+    groups = BLOCK // group
+    if len(probabilities) > groups:
+        raise ConfigError(
+            f"{len(probabilities):,} languages and sources cannot have batches of their own of "
+            f"{group:,} rows; use at most {BLOCK // len(probabilities):,} rows"
+        )
+    quotas = {task: groups * p for task, p in probabilities.items()}
     counts = {task: max(1, int(quota)) for task, quota in quotas.items()}
     # Ties are broken by name, so that the order of the mapping does not matter.
     by_remainder = sorted(quotas, key=lambda task: (counts[task] - quotas[task], task))
-    missing = BLOCK - sum(counts.values())
+    missing = groups - sum(counts.values())
     for task in by_remainder[: max(0, missing)]:
         counts[task] += 1
     largest = sorted(quotas, key=lambda task: (-quotas[task], task))
@@ -85,7 +96,7 @@ def draws_per_block(probabilities: Mapping[str, float]) -> dict[str, int]:
             if counts[task] > 1:
                 counts[task] -= 1
                 missing += 1
-    return counts
+    return {task: group * count for task, count in counts.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +108,13 @@ class SamplingPhase:
       batches: (first step relative to `start_step`, rows of a batch) of each range of steps with
         batches of equal size. The rows are 0 if the objective is off.
       counts: how often a block draws each task. The sum is `BLOCK`, or 0 if the objective is off.
+      group: how many consecutive draws take the same task.
     """
 
     start_step: int
     batches: tuple[tuple[int, int], ...]
     counts: tuple[int, ...]
+    group: int = 1
 
 
 class _BatchSizes:
@@ -248,10 +261,12 @@ class Sampler:
 
     def _order(self, phase: int, block: int) -> np.ndarray:
         """Returns the task of each draw of a block: int64 [BLOCK]."""
-        counts = self._phases[phase].counts
+        group = self._phases[phase].group
+        counts = np.asarray(self._phases[phase].counts, np.int64) // group
         key = combine(self._order_key, phase, block)
-        shuffle = np.argsort(hash64(np.arange(BLOCK, dtype=np.uint64), key), kind="stable")
-        return np.repeat(np.arange(len(counts)), counts)[shuffle]
+        numbers = np.arange(BLOCK // group, dtype=np.uint64)
+        shuffle = np.argsort(hash64(numbers, key), kind="stable")
+        return np.repeat(np.repeat(np.arange(len(counts)), counts)[shuffle], group)
 
     def _make_window(self, phase: int, window: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Computes the draws of a window, which is a number of consecutive blocks.
@@ -333,7 +348,7 @@ def select_tasks(store: RowStore, options: Options, config: Config) -> list[Task
 
 
 def _select(tasks: Sequence[TaskRows], data: Data) -> list[TaskRows]:
-    sampled = [task for task in tasks if _corpus_of(task.name) in data.shares]
+    sampled = [task for task in tasks if _names_of(task.name) & set(data.shares)]
     return [task for task in sampled or tasks if task.train.rows]
 
 
@@ -346,11 +361,11 @@ def count_draws(store: RowStore, options: Options, config: Config) -> Mapping[st
       config: the config of a phase.
     """
     tasks = tasks_of_length(store, options, config)
-    return draws_of_tasks(tasks, config.data, options.sampled_by)
+    return draws_of_tasks(tasks, config.data, options.sampled_by, options.draws_together)
 
 
 def draws_of_tasks(
-    tasks: Sequence[TaskRows], data: Data, sampled_by: str = "tokens"
+    tasks: Sequence[TaskRows], data: Data, sampled_by: str = "tokens", group: int = 1
 ) -> Mapping[str, int]:
     """Returns how often a block of `draws.BLOCK` draws takes a row of each task, by name.
 
@@ -360,19 +375,25 @@ def draws_of_tasks(
       tasks: tasks with rows of one kind and length.
       data: the section `data` of the config of a phase.
       sampled_by: the size that determines the sampling rates, a field of `store.Split`.
+      group: how many consecutive draws take the same task.
     """
     sizes = {task.name: getattr(task.train, sampled_by) for task in _select(tasks, data)}
     shares, factors = sampling_rates(sizes, data.alpha), data.shares
     if any(factor != 1 for factor in factors.values()):
-        shares = {name: p * factors.get(_corpus_of(name), 1.0) for name, p in shares.items()}
+        shares = {
+            name: p * math.prod(factors.get(each, 1.0) for each in _names_of(name))
+            for name, p in shares.items()
+        }
         total = sum(shares.values())
         shares = {name: p / total for name, p in shares.items()}
-    return draws_per_block(shares)
+    return draws_per_block(shares, group)
 
 
-def _corpus_of(task: str) -> str:
-    """Returns the language or pair in the name of a task."""
-    return task.partition(".")[2]
+def _names_of(task: str) -> set[str]:
+    """Returns the names by which `data.sampled` may select a task: its language or pair and, for a
+    named source of examples, LANGUAGE.SOURCE."""
+    corpus = task.partition(".")[2]
+    return {corpus, corpus.partition(".")[0]}
 
 
 def mean_tokens_per_row(store: RowStore, options: Options, config: Config) -> float:

@@ -113,6 +113,65 @@ def best_fit(
     return bins, offsets, count
 
 
+def in_order(bins: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Orders items by bin and offset, after `best_fit`.
+
+    Bins are renumbered by their first items, so with one item per bin, bins are in the order of the
+    items.
+
+    Args:
+      bins, offsets: of each item, int64 [items].
+
+    Returns:
+      The items in order, and the bin of each, which does not decrease, int64 [items] each.
+    """
+    _, begins = np.unique(bins, return_index=True)
+    bins = np.argsort(np.argsort(begins))[bins]
+    order = np.lexsort((offsets, bins))
+    return order, bins[order]
+
+
+def number_in_row(rows: np.ndarray) -> np.ndarray:
+    """Returns the number of each item in its row.
+
+    Args:
+      rows: the row of each item, which does not decrease, int64 [items].
+    """
+    numbers: np.ndarray = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    return numbers
+
+
+def place_in_order(
+    column: Ragged,
+    chosen: np.ndarray,
+    sizes: np.ndarray,
+    rows: np.ndarray,
+    shape: tuple[int, int],
+    dtype: np.dtype,
+) -> np.ndarray:
+    """Places texts one after another in rows, each as `<s> A </s>`.
+
+    Args:
+      column: the texts.
+      chosen: the indices of the texts to place, int64 [n].
+      sizes: number of tokens of each text of `column`, with special tokens. If it is smaller than
+        that of the whole text, the text is truncated.
+      rows: the row of each chosen text, which does not decrease, int64 [n].
+      shape: number of rows, and their length.
+      dtype: type of the rows.
+    """
+    placed = np.full(shape, PAD, dtype)
+    flat = placed.reshape(-1)
+    size = sizes[chosen]
+    before = np.cumsum(size) - size
+    in_row = before - before[np.searchsorted(rows, rows)] if len(rows) else before
+    starts = rows * shape[1] + in_row
+    flat[starts] = BOS
+    flat[starts + size - 1] = EOS
+    copy_runs(column.ids, column.starts[chosen], flat, starts + 1, size - 2)
+    return placed
+
+
 def copy_runs(
     source: np.ndarray,
     starts: np.ndarray,

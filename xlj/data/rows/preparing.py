@@ -228,4 +228,8 @@ def _open_fitting(config: Config) -> RowStore:
 def _names_of(tasks: tuple[TaskRows, ...], sides: int) -> tuple[str, ...]:
     """Returns the distinct languages (one side) or pairs (two sides) of the rows, in order."""
     with_sides = (task for task in tasks if len(set(task.languages)) == sides)
-    return tuple(dict.fromkeys(task.name.partition(".")[2] for task in with_sides))
+    return tuple(
+        dict.fromkeys(
+            task.languages[0] if sides == 1 else task.name.partition(".")[2] for task in with_sides
+        )
+    )

@@ -120,6 +120,12 @@ class RowKind(abc.ABC):
       name: name of the kind; an identifier.
       source: the config key of the templates of its text.
       columns: names of the columns of a source. Kinds with the same source have the same columns.
+      optional: how many of the last columns may be empty in a record. `data.filter` and
+        `data.exclude` do not read these columns.
+      deciding: how many of the first columns decide which records are held out; 0: all.
+      numbers: names of columns of numbers, which are separated by spaces. `pack` gets such a column
+        as a `Ragged` of float32 instead of ids.
+      prompts: texts that begin the text of each column; empty for no prompts.
       length: the config key of the length of a row, in tokens.
       version: version of `pack`. It is part of the recipe of rows, so a new version rebuilds them.
     """
@@ -129,6 +135,10 @@ class RowKind(abc.ABC):
     columns: tuple[str, ...]
     length: str
     version: int = 1
+    optional: int = 0
+    deciding: int = 0
+    numbers: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
 
     def fields(self, length: int, ids: str) -> tuple[Field, ...]:
         """Returns the fields of a record. The default has one field of token ids, `tokens`.
@@ -198,3 +208,15 @@ class RowKind(abc.ABC):
           Rows with the fields `tokens` and `languages`. The default returns the rows.
         """
         return ({name: rows[name] for name in ("tokens", "languages")},)
+
+    def slots(self, rows: Mapping[str, Any]) -> tuple[int, ...]:
+        """Returns the largest number of examples in a row of each text of `layout`."""
+        raise NotImplementedError(f"rows of kind {self.name} have no fixed number of examples")
+
+    def scores(self, rows: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the fields of rows that are neither text nor `languages`.
+
+        Args:
+          rows: the fields of a batch.
+        """
+        return {}

@@ -1,7 +1,9 @@
 """Packs a unit of text (the part that one process reads) into rows of each kind."""
 
 import dataclasses
+import itertools
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 
@@ -37,7 +39,8 @@ class Plan:
     """What all units of a language or pair need to build rows.
 
     Attributes:
-      languages: the language of each column: one language, or the two languages of a pair.
+      languages: the language of each column that decides what is held out: one language, or the
+        two languages of a pair.
       reading: the options for reading the text.
       rules: the held-out rule of each of `languages`.
       vocabulary: the file of the vocabulary.
@@ -92,9 +95,12 @@ def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
             for packer in packers
         ]
         for chunk in reader.chunks():
-            encoded = [encode(column) for column in chunk.columns]
+            encoded: dict[tuple[str, ...], list[Ragged]] = {}
             for packer, write in zip(packers, writers, strict=True):
-                write(*packer.pack_chunk(chunk, encoded))
+                kind = packer.shards.row_kind
+                if kind.prompts not in encoded:
+                    encoded[kind.prompts] = _encode(kind, chunk.columns, encode)
+                write(*packer.pack_chunk(chunk, encoded[kind.prompts]))
         for packer in packers:
             packer.counts.dropped.update(reader.dropped)
             packer.counts.malformed = {
@@ -103,6 +109,24 @@ def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
             packer.counts.sentences += reader.dropped.total()
             packer.counts.input_bytes = job.size
             packer.counts.input_sha256 = reader.digest.hexdigest()
+
+
+def _encode(
+    kind: row_kind.RowKind,
+    columns: Sequence[list[str]],
+    encode: Callable[[Sequence[str]], Ragged],
+) -> list[Ragged]:
+    """Encodes the columns of a chunk, with the prompts of a kind of rows."""
+    encoded = []
+    for name, prompt, column in itertools.zip_longest(kind.columns, kind.prompts, columns):
+        if name in kind.numbers:
+            values = [line.split() for line in column]
+            numbers = np.array([float(x) for line in values for x in line], np.float32)
+            encoded.append(Ragged(numbers, np.array([len(line) for line in values], np.int64)))
+        else:
+            texts = [prompt + line if line else line for line in column] if prompt else column
+            encoded.append(encode(texts))
+    return encoded
 
 
 class _Packer:

@@ -20,6 +20,7 @@ def match(
     find: Callable[[str, str], list[Source]],
     may_share: Callable[[str], bool] = lambda template: False,
     otherwise: Callable[[str, str], list[Source]] = lambda template, name: [],
+    may_lack: bool = False,
 ) -> tuple[dict[str, list[Source]], list[str]]:
     """Finds the sources of each name (a language or a pair), and lists all problems.
 
@@ -36,6 +37,7 @@ def match(
         source.
       otherwise: `otherwise(template, name)` returns other sources of a template for a name for
         which `find` returns none.
+      may_lack: whether a name may have no source.
 
     Returns:
       The sources of each name, in the order of the templates, and the descriptions of problems.
@@ -66,7 +68,7 @@ def match(
                 f"tried {', '.join(shown)}{_what_is_there(texts)}"
             )
     for name, values in names.items():
-        if not by_name[name] and any(by_name.values()):
+        if not by_name[name] and any(by_name.values()) and not may_lack:
             tried = [fill(template, values, key) for template in templates]
             problems.append(
                 f"{names_key}={name} has no source in {key}; tried {', '.join(tried)}"

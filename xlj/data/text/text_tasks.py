@@ -1,11 +1,20 @@
 """Finds the text sources of each language and pair, and divides them into units of work."""
 
 import dataclasses
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from xlj.config import ConfigError, Data
-from xlj.data.text.sources import FileSource, Part, TextSource, open_exchanged, open_sources
+from xlj.data.text.sources import (
+    FileSource,
+    Part,
+    TextSource,
+    open_examples,
+    open_exchanged,
+    open_sources,
+)
 from xlj.data.text.templates import fill, match, split_pair
 from xlj.io import storage
 
@@ -20,7 +29,7 @@ class TextTask:
     Attributes:
       name: kind of text or of rows, and language or pair, such as `text.en` or `pairs.en-de`.
       source: the config key of the templates of the sources, such as `data.mono`.
-      languages: the language of each column.
+      languages: the language of each column that decides what is held out.
       sources: the sources, in the order in which they are read.
     """
 
@@ -69,20 +78,24 @@ def text_tasks(data: Data, row_kinds: Iterable[Any] = ()) -> list[TextTask]:
     """
     problems: list[str] = []
     tasks = []
-    for kind, key, templates, columns, languages in _requested(data, row_kinds):
-        find = _source_finder(data, key, columns)
+    for request in _requested(data, row_kinds):
+        key, languages = request.key, request.languages
+        find = _source_finder(data, request)
         sources_of, template_problems = match(
-            templates,
+            request.templates,
             key,
             _placeholders(languages, key),
             _NAME_KEYS[key],
             find,
             otherwise=_exchanged_finder(languages, key, find),
+            may_lack=bool(request.source_name),
         )
         problems += template_problems + _describe_shared_files(key, sources_of)
+        ending = f".{request.source_name}" if request.source_name else ""
         tasks += [
-            TextTask(f"{kind}.{name}", key, languages[name], tuple(sources))
+            TextTask(f"{request.kind}.{name}{ending}", key, languages[name], tuple(sources))
             for name, sources in sources_of.items()
+            if sources or not ending
         ]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -97,7 +110,7 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
     tasks = list(tasks)
     used = {path for task in tasks for source in task.sources for path in _paths(source)}
     descriptions = []
-    for _, key, templates, _, languages in _requested(data):
+    for _, key, templates, _, languages, *_ in _requested(data):
         values = _placeholders(languages, key)
         filled = {fill(template, each, key) for template in templates for each in values.values()}
         descriptions += [
@@ -105,11 +118,11 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
             f"with exchanged sides: {source.text}"
             for task in tasks
             for source in task.sources
-            if task.source == key and source.text not in filled
+            if task.source == key == "data.parallel" and source.text not in filled
         ]
         names = dict.fromkeys(next(iter(_placeholders(languages, key).values())), "*")
         for template in templates:
-            if template.partition(":")[0] in _NOT_LISTABLE or "{" not in template:
+            if template.partition(":")[0] in _NOT_LISTABLE or not _WILD.search(template):
                 continue
             sides = fill(template, names, key).partition("#")[0].split("|")
             found = dict.fromkeys(path for side in sides for path in storage.find_files(side))
@@ -125,6 +138,8 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
 
 _NOT_LISTABLE = ("phrasebook", "tfds", "seqio", "https", "http")
 """Schemes of templates whose files cannot be listed."""
+_WILD = re.compile(r"\{(?![^\[\]]*\])")
+"""A placeholder in the name of a file, not in the value of a field, `[FIELD={language}]`."""
 _NAME_KEYS = {
     "data.mono": "data.languages",
     "data.parallel": "data.pairs",
@@ -141,7 +156,14 @@ class _Requested(NamedTuple):
     templates: tuple[str, ...]
     columns: tuple[str, ...]
     languages: dict[str, tuple[str, ...]]
-    """The language of each column, by the name of the language or pair."""
+    """The language of each column that decides what is held out, by the name of the language or
+    pair."""
+    optional: int = 0
+    deciding: int = 0
+    """How many of the last columns may be empty, and how many of the first columns decide what is
+    held out (`RowKind`)."""
+    source_name: str = ""
+    """The name of a source of examples, whose languages are drawn separately; empty for none."""
 
 
 def _requested(data: Data, row_kinds: Iterable[Any] = ()) -> list[_Requested]:
@@ -150,20 +172,31 @@ def _requested(data: Data, row_kinds: Iterable[Any] = ()) -> list[_Requested]:
     Raises:
       ConfigError: if kinds of rows name other columns for the same source.
     """
-    of_kinds = {kind.columns: kind.name for kind in row_kinds if kind.source == "data.examples"}
+    row_kinds = [kind for kind in row_kinds if kind.source == "data.examples"]
+    of_kinds = {kind.columns: kind.name for kind in row_kinds}
     if len(of_kinds) > 1:
         raise ConfigError(
             f"kinds of rows name different columns of data.examples: "
             f"{' and '.join(f'{name} {columns}' for columns, name in of_kinds.items())}"
         )
     columns = next(iter(of_kinds), ("text",))
+    optional, deciding = (row_kinds[0].optional, row_kinds[0].deciding) if row_kinds else (0, 0)
     mono: dict[str, tuple[str, ...]] = {name: (name,) for name in data.languages}
     pairs: dict[str, tuple[str, ...]] = {n: split_pair(n, data.languages) for n in data.pairs}
-    examples = {name: (name,) * len(columns) for name in data.languages}
+    examples = {name: (name,) * (deciding or len(columns)) for name in data.languages}
+    named: dict[str, list[str]] = defaultdict(list)
+    for template in data.examples:
+        name, _, text = template.rpartition("@")
+        named[name if name.isidentifier() else ""].append(text if name.isidentifier() else template)
     requests = [
         _Requested("text", "data.mono", data.mono, ("text",), mono),
         _Requested("pairs", "data.parallel", data.parallel, ("source", "target"), pairs),
-        _Requested("examples", "data.examples", data.examples, columns, examples),
+        *(
+            _Requested(
+                "examples", "data.examples", (*texts,), columns, examples, optional, deciding, name
+            )
+            for name, texts in named.items()
+        ),
     ]
     return [request for request in requests if request.templates]
 
@@ -178,9 +211,10 @@ def _placeholders(languages: Mapping[str, tuple[str, ...]], key: str) -> dict[st
     }
 
 
-def _source_finder(
-    data: Data, key: str, columns: tuple[str, ...]
-) -> Callable[[str, str], list[TextSource]]:
+def _source_finder(data: Data, request: _Requested) -> Callable[[str, str], list[TextSource]]:
+    key, columns = request.key, request.columns
+    if request.optional:
+        return lambda text, _: open_examples(text, columns, request.optional, request.deciding, key)
     return lambda text, _: open_sources(text, columns, data, key)
 
 
@@ -210,7 +244,7 @@ def _describe_shared_files(key: str, sources_of: Mapping[str, list[TextSource]])
     for name, sources in sources_of.items():
         for source in sources:
             if isinstance(source, FileSource):
-                content = (source.paths, getattr(source, "fields", ()))
+                content = (source.paths, getattr(source, "fields", ()), _only(source))
                 if content in owners:
                     problems.append(
                         f"{key} matches {' and '.join(map(str, source.paths))} twice, for "
@@ -219,6 +253,12 @@ def _describe_shared_files(key: str, sources_of: Mapping[str, list[TextSource]])
                     )
                 owners[content] = name
     return problems
+
+
+def _only(source: TextSource) -> tuple[str, ...]:
+    """Returns the field and the value of the records that are read from a file of examples."""
+    reader = getattr(source, "reader", None)
+    return reader.only if reader else ()
 
 
 def _paths(source: TextSource) -> tuple:

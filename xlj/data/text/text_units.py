@@ -66,7 +66,8 @@ class Chunk:
 
     Attributes:
       columns: the clean lines of each column of the source.
-      hashes: the hashes of the lines of each column (`line_hashes`), uint64 [lines].
+      hashes: the hashes of the lines of each column that decides what is held out (`line_hashes`),
+        uint64 [lines].
       indices: the index of each line or pair in its unit, int64 [lines]. Malformed records are not
         counted. The blank line that ends each part of text is counted.
     """
@@ -88,7 +89,8 @@ class UnitReader:
       dropped: for each reason, the number of dropped lines with text, or of dropped pairs.
       malformed: for each reason, a tuple (count, part, before). `count` is the number of malformed
         records, `part` the index of the part with the first of them, and `before` the number of
-        lines before it in this part. The entry `MARKS` counts lines with a byte order mark.
+        lines before it in this part. The entry `MARKS` counts lines with a byte order mark, and
+        there are entries for parts of records that were dropped (`malformed.Counted`).
       lines: number of lines or pairs read, including those that were dropped.
       digest: sha256 hash object of the text of these lines before cleaning.
     """
@@ -150,6 +152,8 @@ class UnitReader:
             for line in row:
                 if isinstance(line, Marked):
                     self._count_malformed(MARKS, part, before + i)
+                for reason, count in getattr(line, "counts", {}).items():
+                    self._count_malformed(reason, part, before + i, count)
             if isinstance(bad := row[0], Malformed):
                 lines_before = bad.before if bad.before >= 0 else before + i
                 if self._reading.malformed == "error":
@@ -162,9 +166,9 @@ class UnitReader:
         columns = cast(Sequence[Sequence[str]], raw)  # the remaining records are strings
         return [[line for i, line in enumerate(column) if i not in dropped] for column in columns]
 
-    def _count_malformed(self, reason: str, part: int, before: int) -> None:
+    def _count_malformed(self, reason: str, part: int, before: int, more: int = 1) -> None:
         count, *first = self.malformed.get(reason, (0, part, before))
-        self.malformed[reason] = (count + 1, *first)
+        self.malformed[reason] = (count + more, *first)
 
     def _add_to_digest(self, raw: RawBlock) -> None:
         for column in raw:
@@ -173,7 +177,9 @@ class UnitReader:
 
     def _chunk(self, blocks: list[list[list[str]]], first: int) -> Chunk:
         columns = [[line for block in blocks for line in block[i]] for i in range(len(blocks[0]))]
-        hashes = [line_hashes(column) for column in columns]
+        source = self._unit[0].source
+        texts = columns[: len(columns) - source.optional]
+        hashes = [line_hashes(column) for column in texts]
         drop = np.zeros(len(columns[0]), bool)
         if len(columns) == 1 and RANGE in columns[0]:
             drop |= np.array([line == RANGE for line in columns[0]])
@@ -182,7 +188,7 @@ class UnitReader:
             is_good = function_of(self._reading.filter, "data.filter")
             is_rejected = [
                 not all(not line or is_good(line) for line in row)
-                for row in zip(*columns, strict=True)
+                for row in zip(*texts, strict=True)
             ]
             rejected = np.array(is_rejected, bool) & ~drop
             self.dropped["data.filter"] += int(rejected.sum())
@@ -204,7 +210,7 @@ class UnitReader:
             columns = [[x for x, is_kept in zip(c, keep, strict=True) if is_kept] for c in columns]
             hashes = [column[keep] for column in hashes]
             indices = indices[keep]
-        return Chunk(tuple(columns), tuple(hashes), indices)
+        return Chunk(tuple(columns), tuple(hashes[: source.deciding or None]), indices)
 
 
 def read_excluded_lines(data: Data) -> Iterator[list[str]]:

@@ -1,12 +1,8 @@
-"""Cross-lingual contrastive learning (XLCO) of InfoXLM, with a momentum encoder and a queue.
-
-The head is InfoXLM's projection of sentence vectors.
-"""
+"""Cross-lingual contrastive learning (XLCO) of InfoXLM, with a momentum encoder and a queue."""
 
 from functools import partial
 from typing import NamedTuple, TypedDict
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
@@ -16,10 +12,10 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
-from xlj.models.dense import matmul
 from xlj.models.dropout import Rngs
-from xlj.models.modules import init_head, run
 from xlj.models.segments import count_examples, find_starts, is_example, split_sides, whole_examples
+from xlj.objectives.contrast.head import init_projection, pool, project
+from xlj.objectives.contrast.ranking import NEVER, negative_log_softmax
 from xlj.objectives.corruption import mask_tokens, split
 from xlj.objectives.objective import (
     ByMicrobatch,
@@ -30,7 +26,7 @@ from xlj.objectives.objective import (
     Rows,
     check_rows,
 )
-from xlj.objectives.xlco.options import Contrast
+from xlj.objectives.xlco.options import CrossLingualContrast
 from xlj.sharding.trees import Params
 
 
@@ -59,7 +55,7 @@ class XLCOInputs(NamedTuple):
 
 
 def objective(
-    name: str, options: Contrast, model: Model, corpus: Corpus
+    name: str, options: CrossLingualContrast, model: Model, corpus: Corpus
 ) -> Objective[XLCOInputs, Queue]:
     """Builds XLCO (InfoXLM section 3.3, after MoCo).
 
@@ -73,9 +69,7 @@ def objective(
     def vectors(params: Params, rows: Rows, max_examples: int, rngs: Rngs) -> jax.Array:
         inputs = whole_examples(model, rows["tokens"], rows["languages"])
         hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
-        first = jnp.take_along_axis(
-            hidden, find_starts(rows["tokens"], max_examples)[..., None], axis=1
-        )
+        first = pool(hidden, rows["tokens"], max_examples, "first")
         return project(params["contrast_head"], model, first)
 
     def targets(
@@ -118,7 +112,12 @@ def objective(
 
 
 def _update(
-    options: Contrast, model: Model, layer: int, state: Queue, params: Params, inputs: XLCOInputs
+    options: CrossLingualContrast,
+    model: Model,
+    layer: int,
+    state: Queue,
+    params: Params,
+    inputs: XLCOInputs,
 ) -> Queue:
     """Adds the keys of a step to the queue, and moves the moving average towards the parameters."""
 
@@ -147,7 +146,7 @@ def _vector_params(params: Params, model: Model, layer: int) -> Params:
 
 
 def corrupt(
-    rows: Rows, rngs: jax.Array, *, options: Contrast, model: Model, corpus: Corpus
+    rows: Rows, rngs: jax.Array, *, options: CrossLingualContrast, model: Model, corpus: Corpus
 ) -> XLCOInputs:
     """Joins pairs (if `options.mixup`), masks both sides, and draws which side is the query.
 
@@ -316,36 +315,7 @@ def contrast(
     queue = state["queue"]
     key_scores = (queries * keys).sum(2) / temperature  # [rows, pairs]
     queue_scores = jnp.einsum("rph,qh->rpq", queries, queue, precision="highest") / temperature
-    queue_scores = jnp.where(jnp.arange(len(queue)) < state["filled"], queue_scores, -jnp.inf)
-    largest = jnp.maximum(key_scores, queue_scores.max(2))
-    total = jnp.exp(key_scores - largest) + jnp.exp(queue_scores - largest[..., None]).sum(2)
-    losses, correct = largest + jnp.log(total) - key_scores, key_scores >= queue_scores.max(2)
+    queue_scores = jnp.where(jnp.arange(len(queue)) < state["filled"], queue_scores, NEVER)
+    losses = negative_log_softmax(key_scores, queue_scores)
+    correct = key_scores >= queue_scores.max(2)
     return LossSums.weighted(losses, correct, real.astype(jnp.float32))
-
-
-class Projection(nn.Module):
-    """InfoXLM's projection for contrastive learning: a linear map without bias."""
-
-    model: Model
-
-    @nn.compact
-    def __call__(self, hidden: jax.Array) -> jax.Array:
-        """Maps hidden, float [..., hidden] -> float32 [..., hidden]."""
-        normal = nn.initializers.normal(self.model.init_std)
-        kernel = self.param("kernel", normal, (self.model.hidden, self.model.hidden))
-        return matmul(hidden, kernel, jnp.dtype(self.model.dtype))
-
-
-def init_projection(rng: jax.Array, model: Model) -> Params:
-    """Returns new parameters of a `Projection` head."""
-    return init_head("init_projection", Projection(model), rng, jnp.zeros((1, model.hidden)))
-
-
-def project(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
-    """Projects hidden, float [..., hidden] -> float32 [..., hidden].
-
-    Args:
-      params: of a `Projection` head.
-    """
-    check("project", hidden=(f"float [..., {model.hidden}]", hidden))
-    return run(Projection(model), params, hidden)

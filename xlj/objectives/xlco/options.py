@@ -11,7 +11,7 @@ from xlj.objectives.masking.options import MaskingOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Contrast(MaskingOptions):
+class CrossLingualContrast(MaskingOptions):
     """Cross-lingual contrast (XLCO, InfoXLM): distinguishes the translation of a sentence from a
     queue of sentences of earlier steps, whose vectors (keys) a momentum encoder computed. Selected
     tokens are replaced as in MMLM, but not predicted."""

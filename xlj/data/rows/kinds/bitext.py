@@ -8,7 +8,7 @@ import numpy as np
 from xlj.config import max_pairs
 from xlj.data.rows import packing
 from xlj.data.rows.row_kind import Field, Packed, RowKind, Rows
-from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
+from xlj.data.tokenizer.layout import Ragged
 
 
 class Bitext(RowKind):
@@ -44,26 +44,14 @@ class Bitext(RowKind):
         sizes = self.row_tokens(columns)
         keep, dropped, too_long = packing.find_fitting(columns, sizes, length)
         bins, offsets, count = packing.best_fit(sizes[keep] // 2, half, max_pairs(length))
-        # Rows are sorted by their first pair; with one pair per row, rows are in the order of the
-        # text.
-        _, begins = np.unique(bins, return_index=True)
-        bins = np.argsort(np.argsort(begins))[bins]
-        order = np.lexsort((offsets, bins))
-        row_starts = np.searchsorted(bins[order], np.arange(count))
-        rows = {}
-        for name, column in zip(("first", "second"), columns, strict=True):
-            side = column.select(keep)
-            rows[name] = np.full((count, half), PAD, ids)
-            flat = rows[name].reshape(-1)
-            sizes_in_order = side.lengths[order] + 2
-            before = np.cumsum(sizes_in_order) - sizes_in_order
-            starts = np.empty_like(before)
-            in_row = np.repeat(before[row_starts], np.bincount(bins, minlength=count))
-            starts[order] = before - in_row
-            starts += bins * half
-            flat[starts] = BOS
-            flat[starts + 1 + side.lengths] = EOS
-            packing.copy_runs(side.ids, side.starts, flat, starts + 1, side.lengths)
+        chosen, bins = packing.in_order(bins, offsets)
+        chosen = np.flatnonzero(keep)[chosen]
+        rows = {
+            name: packing.place_in_order(
+                column, chosen, column.lengths + 2, bins, (count, half), ids
+            )
+            for name, column in zip(("first", "second"), columns, strict=True)
+        }
         return Packed(rows, 2 * len(bins), len(bins), 0, dropped, too_long)
 
     def repack(self, rows: Rows) -> Rows:
@@ -86,3 +74,7 @@ class Bitext(RowKind):
             {"tokens": rows[name], "languages": rows["languages"][:, [side, side]]}
             for side, name in enumerate(("first", "second"))
         )
+
+    def slots(self, rows: Mapping[str, Any]) -> tuple[int, ...]:
+        """Returns the number of slots for pairs in a row, for both sides."""
+        return (max_pairs(2 * rows["first"].shape[1]),) * 2

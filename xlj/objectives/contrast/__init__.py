@@ -1,0 +1,1 @@
+"""Contrast of sentence vectors: ranks positives above negatives, or orders scored pairs."""

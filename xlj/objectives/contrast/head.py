@@ -1,0 +1,80 @@
+"""Sentence vectors: pooling, and a linear layer."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xlj.config import Model
+from xlj.contracts.arrays import check
+from xlj.models.dense import matmul
+from xlj.models.modules import init_head, run
+from xlj.models.segments import average_examples, find_starts
+from xlj.sharding.trees import Params
+
+
+def pool(hidden: jax.Array, tokens: jax.Array, max_examples: int, pooling: str) -> jax.Array:
+    """Computes the vector of each example of rows.
+
+    Args:
+      hidden: float [rows, length, hidden].
+      tokens: int [rows, length].
+      max_examples: number of slots per row, at least the number of examples.
+      pooling: a value of `choices.POOLINGS`.
+
+    Returns:
+      [rows, max_examples, hidden]. Slots without an example have zeros or, with `first`, the vector
+      of the row's first token.
+    """
+    check(
+        "pool",
+        hidden=("float [rows, length, hidden]", hidden),
+        tokens=("int [rows, length]", tokens),
+    )
+    if pooling == "first":
+        starts = find_starts(tokens, max_examples)
+        return jnp.take_along_axis(hidden, starts[..., None], axis=1)
+    return average_examples(hidden, tokens, max_examples, specials=pooling == "mean")
+
+
+def normalise(vectors: jax.Array) -> jax.Array:
+    """Divides vectors, float [..., hidden], by their lengths. Zeros stay zeros."""
+    check("normalise", vectors=("float [..., hidden]", vectors))
+    square = (vectors * vectors).sum(-1, keepdims=True)
+    return vectors / jnp.sqrt(jnp.maximum(square, 1e-12))  # keeps the gradient of zeros finite
+
+
+class Projection(nn.Module):
+    """A linear map of sentence vectors without bias, as in InfoXLM.
+
+    Attributes:
+      model: the options of the encoder.
+      outputs: size of the result; 0 for `model.hidden`.
+    """
+
+    model: Model
+    outputs: int = 0
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array) -> jax.Array:
+        """Maps hidden, float [..., hidden] -> float32 [..., outputs]."""
+        normal = nn.initializers.normal(self.model.init_std)
+        shape = (self.model.hidden, self.outputs or self.model.hidden)
+        kernel = self.param("kernel", normal, shape)
+        return matmul(hidden, kernel, jnp.dtype(self.model.dtype))
+
+
+def init_projection(rng: jax.Array, model: Model, outputs: int = 0) -> Params:
+    """Returns new parameters of a `Projection` head."""
+    zeros = jnp.zeros((1, model.hidden))
+    return init_head("init_projection", Projection(model, outputs), rng, zeros)
+
+
+def project(params: Params, model: Model, hidden: jax.Array, outputs: int = 0) -> jax.Array:
+    """Projects hidden, float [..., hidden] -> float32 [..., outputs].
+
+    Args:
+      params: of a `Projection` head.
+      outputs: size of the result; 0 for `model.hidden`.
+    """
+    check("project", hidden=(f"float [..., {model.hidden}]", hidden))
+    return run(Projection(model, outputs), params, hidden)

@@ -1,1 +1,0 @@
-"""Sentence retrieval: contrasts translations with the other sentences of the batch."""
