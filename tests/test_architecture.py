@@ -81,6 +81,7 @@ IMPORTERS = {
     ),
     "matplotlib": ("evaluation",),
     "mteb": ("api",),
+    "onnx": ("interop",),
     "optax": ("optimizers",),
     "orbax": ("checkpoints",),
     "pyarrow": ("data",),
@@ -131,7 +132,7 @@ INSIDE_FUNCTIONS = {
     "cli": HEAVY,
     "commands": HEAVY,
     "evaluation": ("matplotlib",),
-    "interop": ("tokenizers",),
+    "interop": ("onnx", "tokenizers"),
     "tasks": ("jax", "xlj.models", "xlj.objectives"),
 }
 """Modules that a subpackage imports only inside functions.

@@ -101,6 +101,14 @@ def _export_flags(parser: Parser) -> None:
         help="last layer to export, for sentence vectors from this layer. An export of "
         "fewer layers has no head [all layers]",
     )
+    add(
+        "--format",
+        choices=("safetensors", "onnx"),
+        default="safetensors",
+        help="safetensors: a folder for transformers. onnx: also write the model as an ONNX graph, "
+        "which onnxruntime, fastembed and transformers.js run without PyTorch "
+        "(needs pip install -e '.[onnx]') [safetensors]",
+    )
 
 
 def _extend_flags(parser: Parser) -> None:
@@ -242,7 +250,8 @@ def main(flags: Namespace) -> None:
         elif flags.action == "export":
             from xlj.conversion.exporting import export
 
-            export(flags.checkpoint, output, flags.layer, flags.pooling or "")
+            layer, pooling, has_graph = flags.layer, flags.pooling or "", flags.format == "onnx"
+            export(flags.checkpoint, output, layer, pooling, has_graph=has_graph)
         elif flags.action == "merge":
             from xlj.conversion.merging import Ties, merge
 

@@ -50,6 +50,9 @@ ACTIVATIONS = {
 }
 """The supported activations of a Dense module, with their class names in exported folders."""
 
+MIN_NORM = 1e-12
+"""The smallest divisor of a Normalize module, as in PyTorch."""
+
 _VECTOR, _TOKENS = "sentence_embedding", "token_embeddings"
 _POOLER = "pooler.dense"
 _USE_ENCODER_ONLY = "; remove modules.json to use the encoder without sentence modules"

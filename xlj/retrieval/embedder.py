@@ -17,7 +17,7 @@ from xlj.config.fields import check_choice
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight
-from xlj.interop.sentence_modules import Dense
+from xlj.interop.sentence_modules import MIN_NORM, Dense
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.segments import average_rows
@@ -26,7 +26,6 @@ from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
 
 _CHUNK = 8192  # how many sentences are tokenized at a time
-_MIN_NORM = 1e-12  # the smallest divisor in L2 normalisation, as in PyTorch
 _ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "Identity": lambda x: x,
     "Tanh": jnp.tanh,
@@ -261,7 +260,7 @@ def _apply_modules(
     for number, step in enumerate(steps):
         if step is None:
             length = jnp.linalg.norm(vectors, axis=-1, keepdims=True)
-            vectors = vectors / jnp.maximum(length, _MIN_NORM)
+            vectors = vectors / jnp.maximum(length, MIN_NORM)
             continue
         weights = params["sentence"][str(number)]
         product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
