@@ -82,6 +82,7 @@ IMPORTERS = {
     "matplotlib": ("evaluation",),
     "mteb": ("api",),
     "onnx": ("interop",),
+    "onnxruntime": ("inference",),
     "optax": ("optimizers",),
     "orbax": ("checkpoints",),
     "pyarrow": ("data",),
@@ -132,6 +133,7 @@ INSIDE_FUNCTIONS = {
     "cli": HEAVY,
     "commands": HEAVY,
     "evaluation": ("matplotlib",),
+    "inference": ("onnxruntime",),
     "interop": ("onnx", "tokenizers"),
     "tasks": ("jax", "xlj.models", "xlj.objectives"),
 }

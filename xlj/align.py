@@ -39,7 +39,7 @@ def main(flags: Namespace) -> None:
     if flags.shard:
         _align_shard(flags)
         return
-    from xlj.api.encoder import load
+    from xlj.api.loading import load
     from xlj.word_alignment import projection, sentence_pairs
 
     form = sentence_pairs.Form(flags.columns, flags.words, flags.gold_from)
@@ -95,7 +95,7 @@ def _aligner(
 
 def _align_shard(flags: Namespace) -> None:
     """Aligns the missing parts of this shard."""
-    from xlj.api.encoder import load
+    from xlj.api.loading import load
     from xlj.io import atomic, file_ranges
     from xlj.io.part_files import PartFiles
     from xlj.word_alignment import link_formats, sentence_pairs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
-from xlj.config.choices import POOLINGS, SEARCHES
+from xlj.config.choices import BACKENDS, POOLINGS, SEARCHES
 
 if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     import numpy as np
@@ -17,12 +17,12 @@ if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     from xlj.io.file_ranges import FileRange
     from xlj.io.malformed import Skipping
     from xlj.io.part_files import PartFiles
-    from xlj.retrieval.embedder import Embedder
+    from xlj.retrieval.sentence_embedder import SentenceEmbedder
 
 
-def add_flags(parser: Parser, has_roles: bool = False) -> None:
-    """Adds --checkpoint, --layer, --pooling, and --prompt or, for queries and documents, a flag for
-    the prompt of each role."""
+def add_flags(parser: Parser, has_roles: bool = False, has_backends: bool = True) -> None:
+    """Adds --checkpoint, --layer, --pooling, --backend, and --prompt or, for queries and documents,
+    a flag for the prompt of each role."""
     parser.add_checkpoint()
     parser.add_layer("pool")
     parser.add_argument(
@@ -32,6 +32,14 @@ def add_flags(parser: Parser, has_roles: bool = False) -> None:
         "sentence-transformers. text: the mean of the text's tokens only. first: the vector of "
         "<s> [mean; for a sentence-transformers folder without --layer, the modules of the folder]",
     )
+    if has_backends:
+        parser.add_argument(
+            "--backend",
+            choices=tuple(BACKENDS),
+            default="jax",
+            help="what computes the vectors. onnx, onnx-int8: onnxruntime on CPUs, with the graph "
+            "of a folder of xlj convert export --format=onnx, or with its int8 weights [jax]",
+        )
     for role, names in (("query", "query"), ("document", "document, passage or corpus")):
         if has_roles:
             parser.add_argument(
@@ -139,7 +147,9 @@ def check_search(flags: Namespace) -> None:
         raise ConfigError("--index needs --search=faiss")
 
 
-def embed(flags: Namespace, embedder: "Embedder", *texts: Sequence[str]) -> list["np.ndarray"]:
+def embed(
+    flags: Namespace, embedder: "SentenceEmbedder", *texts: Sequence[str]
+) -> list["np.ndarray"]:
     """Computes the vectors of each text, centred if --centred is set."""
     from xlj.retrieval.search import centre
 
@@ -150,30 +160,30 @@ def embed(flags: Namespace, embedder: "Embedder", *texts: Sequence[str]) -> list
     return vectors
 
 
-def load_embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
+def load_embedder(flags: Namespace, all_layers: bool = False) -> "SentenceEmbedder":
     """Loads the `Embedder` of --checkpoint with the pooling of the flags, for one layer or all.
 
     Raises:
       ConfigError: if there is no such model or layer.
     """
-    from xlj.api.encoder import load
+    from xlj.api.loading import load
 
-    encoder = load(flags.checkpoint)
+    encoder = load(flags.checkpoint, backend=flags.backend)
     layers = range(encoder.layers + 1) if all_layers else ()
     selected = layers or (() if flags.layer is None else [flags.layer])
     return encoder.embedder(selected, flags.pooling, prompt=flags.prompt)
 
 
-def load_role_embedders(flags: Namespace) -> tuple["Embedder", "Embedder"]:
+def load_role_embedders(flags: Namespace) -> tuple["SentenceEmbedder", "SentenceEmbedder"]:
     """Loads the model of --checkpoint; returns its `Embedder`s of queries and of documents.
 
     Raises:
       ConfigError: if there is no such model or layer, or --dimensions is too large.
     """
-    from xlj.api.encoder import load
+    from xlj.api.loading import load
 
-    encoder = load(flags.checkpoint)
-    modules = encoder.pretrained.sentence
+    encoder = load(flags.checkpoint, backend=flags.backend)
+    modules = encoder.sentence_modules
     if modules and modules.similarity != "cosine":
         line = f"the model was trained for the similarity {modules.similarity}; xlj uses cosines"
         print(line, file=sys.stderr)
@@ -227,7 +237,7 @@ def embed_parts(
     report_truncated(embedder)
 
 
-def report_truncated(embedder: "Embedder") -> None:
+def report_truncated(embedder: "SentenceEmbedder") -> None:
     """Prints how many sentences an `Embedder` truncated."""
     if embedder.truncated:
         line = "sentences truncated because they are too long for the model"

@@ -8,20 +8,20 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import finished_run
 from xlj.config import ConfigError, Model
 from xlj.config.task import TASK, is_own, labelling_options
+from xlj.conversion.graphs import Graphs
 from xlj.evaluation import adaptation_record
 from xlj.interop import (
     model_card,
-    onnx_graph,
     sentence_modules,
     servers,
     to_hugging_face,
-    to_onnx,
 )
 from xlj.interop.folder import open_folder
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.interop.task_heads import auto_class
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.training import metrics
 from xlj.training.metrics import Line
 
@@ -33,7 +33,7 @@ def export(
     pooling: str = "",
     name: str = "",
     origin: StoredModel | None = None,
-    has_graph: bool = False,
+    graphs: Graphs | None = None,
 ) -> None:
     """Writes a Hugging Face folder, and prints what it does not contain.
 
@@ -48,14 +48,12 @@ def export(
         empty, the title is the name of `output`.
       origin: the model from which the checkpoint was trained, whose sentence modules the folder
         gets; None for those of the checkpoint.
-      has_graph: whether the folder also contains the model as an ONNX graph (`to_onnx.FILE`).
+      graphs: the ONNX graphs that the folder also contains; None for none.
 
     Raises:
       ConfigError: if the model or the layer does not exist, no architecture of transformers
         computes the same outputs, or a library for the graph is not installed.
     """
-    if has_graph:
-        onnx_graph.require()
     source = stored_models.find(checkpoint, "--checkpoint")
     layers = source.model.layers
     if layer is not None and not 1 <= layer <= layers:
@@ -66,19 +64,15 @@ def export(
     origin = origin or source
     sentence = None if headless else origin.sentence
     if pooling:
-        sentence = sentence_modules.pooling_only(model, pooling)
+        sentence = sentence_modules.pooling_only(model.positions - FIRST_POSITION, pooling)
     exported = to_hugging_face.plan(
         source.leaves, model, vocabulary, headless, source.labels, own, bool(sentence)
     )
     exported = dataclasses.replace(exported, task=source.task)
+    if graphs:
+        graphs.check(exported)
     with atomic.new_folder(output) as folder:
         _write_folder(folder, exported, source, origin, model, sentence)
-        if has_graph:
-            names = [n for n in origin.leaves if n.startswith(sentence_modules.SENTENCE)]
-            params = {**source.leaves, **{name: origin.leaves[name] for name in names}}
-            file = folder / to_onnx.FILE
-            file.parent.mkdir()
-            to_onnx.write(file, exported, params, model, vocabulary, sentence)
         text = model_card.card(
             name or output.name,
             exported,
@@ -89,14 +83,16 @@ def export(
             path=f"{name}/{output.name}" if name else "",
             known=() if source.task else origin.known,
         )
+        if graphs:
+            names = [n for n in origin.leaves if n.startswith(sentence_modules.SENTENCE)]
+            params = {**source.leaves, **{name: origin.leaves[name] for name in names}}
+            text += "\n" + graphs.write(folder, exported, params, model, vocabulary, sentence)
         (folder / model_card.CARD).write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
         print(f"not exported: {name} ({reason})")
     if origin.sentence and sentence != origin.sentence:
         print(f"not exported: the sentence modules ({origin.sentence.report()})")
     _print_use(exported, vocabulary.size, output)
-    if has_graph:
-        print(f"ONNX: {output / to_onnx.FILE}")
 
 
 def _write_folder(

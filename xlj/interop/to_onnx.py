@@ -28,34 +28,24 @@ from xlj.families.interface import SURPLUS
 from xlj.families.modern import is_local
 from xlj.interop import task_heads
 from xlj.interop.onnx_graph import Graph
+from xlj.interop.onnx_names import (
+    HIDDEN,
+    LOGITS,
+    METADATA,
+    METADATA_VERSION,
+    PROMPT_LENGTH,
+    VECTOR,
+    WEIGHTS,
+)
 from xlj.interop.sentence_modules import MIN_NORM, SENTENCE, Dense, SentenceModules
 from xlj.interop.to_hugging_face import ExportPlan, vocabulary_rows
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.models.encoder import middle_layer
 from xlj.models.positions import buckets, rotary_frequencies
-
-FILE = "onnx/model.onnx"
-"""The path of the graph in an exported folder, where fastembed and transformers.js expect it."""
-
-METADATA = "xlj"
-"""The key of the graph's metadata. Its value is a JSON object, which `Encoder` reads back."""
-
-HIDDEN, VECTOR, LOGITS = "last_hidden_state", "sentence_embedding", "logits"
-"""Names of outputs, as in exports of transformers and sentence-transformers."""
-
-PROMPT_LENGTH = "prompt_length"
-"""Optional input of graphs whose pooling leaves out the prompt: the number of tokens at the start
-of a row that are not pooled, int64 []; 0 by default."""
 
 _ROWS, _LENGTH = "batch_size", "sequence_length"
 _BOOL, _FLOAT, _INT64 = 9, 1, 7  # `onnx.TensorProto.DataType`
 _HIDES = -1e30  # the score of a key that a query does not see, as in `attention.reference`
-
-WEIGHTS: Mapping[str, type[np.generic]] = {
-    "float32": np.float32,
-    "int8": np.int8,
-    "uint8": np.uint8,
-}
-"""The types of weights. uint8 has the values of int8 plus 128."""
 
 
 class _Masks(NamedTuple):
@@ -134,7 +124,9 @@ class _Writer:
     def _record(self, sentence: SentenceModules | None) -> dict[str, Any]:
         model = self._model
         return {
+            "version": METADATA_VERSION,
             "layers": model.layers,
+            "default_layer": middle_layer(model.layers),
             "hidden": model.hidden,
             "max_tokens": model.positions - FIRST_POSITION,
             "pad": self._pad(),
