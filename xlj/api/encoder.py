@@ -20,7 +20,7 @@ from xlj.api.results import Alignments, Labels
 from xlj.api.sentence_encoder import SentenceEncoder
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model
-from xlj.config.choices import ENCODINGS, AlignmentOptions
+from xlj.config.choices import COMPUTE_TYPES, ENCODINGS, AlignmentOptions
 from xlj.config.fields import check_choice
 from xlj.config.paths import local_path
 from xlj.conversion.exporting import export
@@ -69,10 +69,13 @@ class AlignmentChoices(TypedDict, total=False):
     threshold: float
 
 
-def load_encoder(path: str | Path, device: str | None = None) -> "Encoder":
+def load_encoder(
+    path: str | Path, device: str | None = None, compute: str | None = None
+) -> "Encoder":
     """Loads an encoder with JAX (`loading.load`)."""
     loaded = pretrained.load(path, device)
-    return (TaskEncoder if loaded.task else Encoder)(loaded, str(path))
+    encoder = (TaskEncoder if loaded.task else Encoder)(loaded, str(path))
+    return encoder.in_type(compute) if compute else encoder
 
 
 class Encoder(SentenceEncoder):
@@ -151,6 +154,13 @@ class Encoder(SentenceEncoder):
     def sentence_modules(self) -> SentenceModules | None:
         """The model's sentence-transformers modules; None if it has none."""
         return self.pretrained.sentence
+
+    def in_type(self, compute: str) -> "Encoder":
+        """Returns this encoder with another type of matrix products, one of
+        `choices.COMPUTE_TYPES`. Both share the parameters."""
+        check_choice("compute", compute, COMPUTE_TYPES)
+        model = dataclasses.replace(self.pretrained.model, dtype=compute)
+        return type(self)(self.pretrained._replace(model=model), self.source)
 
     def aligner(
         self,

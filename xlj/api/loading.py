@@ -15,18 +15,24 @@ if TYPE_CHECKING:
 
 @overload
 def load(
-    path: str | Path, device: str | None = None, backend: Literal["jax"] = "jax"
+    path: str | Path,
+    device: str | None = None,
+    backend: Literal["jax"] = "jax",
+    compute: str | None = None,
 ) -> "Encoder": ...
 
 
 @overload
 def load(
-    path: str | Path, device: str | None = None, *, backend: str
+    path: str | Path, device: str | None = None, *, backend: str, compute: str | None = None
 ) -> "Encoder | OnnxEncoder": ...
 
 
 def load(
-    path: str | Path, device: str | None = None, backend: str = "jax"
+    path: str | Path,
+    device: str | None = None,
+    backend: str = "jax",
+    compute: str | None = None,
 ) -> "Encoder | OnnxEncoder":
     """Loads an encoder and verifies its files.
 
@@ -37,6 +43,8 @@ def load(
       device: the device to compute on, such as `cpu`, `gpu` or `cuda:1`; None for the first device.
       backend: what computes: one of `choices.BACKENDS`. The backends `onnx` and `onnx-int8` return
         an `OnnxEncoder`, and import no JAX.
+      compute: the type of matrix products, `float32` or `bfloat16`; None for the type in the
+        model's config. With the backends `onnx` and `onnx-int8`, the graph determines the type.
 
     Raises:
       ConfigError: if there is no such model, device or backend, or the model is damaged.
@@ -45,9 +53,13 @@ def load(
     if backend == "jax":
         from xlj.api.encoder import load_encoder
 
-        return load_encoder(path, device)
+        return load_encoder(path, device, compute)
     if device not in (None, "cpu"):
         raise ConfigError(f"device={device!r}: the backend {backend} computes on the CPU only")
+    if compute:
+        raise ConfigError(
+            f"compute={compute!r}: the graph of the backend {backend} has its own type"
+        )
     from xlj.api.onnx_encoder import OnnxEncoder
 
     return OnnxEncoder(local_path("checkpoint", path), BACKENDS[backend])

@@ -200,7 +200,8 @@ def _shard(text: str) -> tuple[int, int]:
 def shard_job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Record":
     """Returns a record of everything that determines the parts: the model, the inputs with their
     sizes in bytes, and the values of the flags in `names`."""
-    values = {name: getattr(flags, name) for name in names}
+    more = [name for name in ("backend", "compute") if getattr(flags, name, None)]
+    values = {name: getattr(flags, name) for name in (*names, *more)}
     return {
         "checkpoint": _digest(flags),
         "inputs": [[str(path), path.stat().st_size] for path in paths],

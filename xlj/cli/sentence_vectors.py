@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xlj.cli import compute_flags
 from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
-from xlj.config.choices import BACKENDS, POOLINGS, SEARCHES
+from xlj.config.choices import POOLINGS, SEARCHES
 
 if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     import numpy as np
@@ -20,9 +21,9 @@ if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     from xlj.retrieval.sentence_embedder import SentenceEmbedder
 
 
-def add_flags(parser: Parser, has_roles: bool = False, has_backends: bool = True) -> None:
-    """Adds --checkpoint, --layer, --pooling, --backend, and --prompt or, for queries and documents,
-    a flag for the prompt of each role."""
+def add_flags(parser: Parser, has_roles: bool = False, has_compute: bool = True) -> None:
+    """Adds --checkpoint, --layer, --pooling, and --prompt or, for queries and documents, a flag for
+    the prompt of each role; and the flags of `compute_flags` if `has_compute`."""
     parser.add_checkpoint()
     parser.add_layer("pool")
     parser.add_argument(
@@ -32,14 +33,8 @@ def add_flags(parser: Parser, has_roles: bool = False, has_backends: bool = True
         "sentence-transformers. text: the mean of the text's tokens only. first: the vector of "
         "<s> [mean; for a sentence-transformers folder without --layer, the modules of the folder]",
     )
-    if has_backends:
-        parser.add_argument(
-            "--backend",
-            choices=tuple(BACKENDS),
-            default="jax",
-            help="what computes the vectors. onnx, onnx-int8: onnxruntime on CPUs, with the graph "
-            "of a folder of xlj convert export --format=onnx, or with its int8 weights [jax]",
-        )
+    if has_compute:
+        compute_flags.add(parser)
     for role, names in (("query", "query"), ("document", "document, passage or corpus")):
         if has_roles:
             parser.add_argument(
@@ -166,11 +161,10 @@ def load_embedder(flags: Namespace, all_layers: bool = False) -> "SentenceEmbedd
     Raises:
       ConfigError: if there is no such model or layer.
     """
-    from xlj.api.loading import load
-
-    encoder = load(flags.checkpoint, backend=flags.backend)
-    layers = range(encoder.layers + 1) if all_layers else ()
-    selected = layers or (() if flags.layer is None else [flags.layer])
+    selected: Sequence[int] = () if flags.layer is None else [flags.layer]
+    encoder = compute_flags.load_sentence_encoder(flags, selected, flags.pooling)
+    if all_layers:
+        selected = range(encoder.layers + 1)
     return encoder.embedder(selected, flags.pooling, prompt=flags.prompt)
 
 
@@ -180,14 +174,12 @@ def load_role_embedders(flags: Namespace) -> tuple["SentenceEmbedder", "Sentence
     Raises:
       ConfigError: if there is no such model or layer, or --dimensions is too large.
     """
-    from xlj.api.loading import load
-
-    encoder = load(flags.checkpoint, backend=flags.backend)
+    layers = () if flags.layer is None else (flags.layer,)
+    encoder = compute_flags.load_sentence_encoder(flags, layers, flags.pooling)
     modules = encoder.sentence_modules
     if modules and modules.similarity != "cosine":
         line = f"the model was trained for the similarity {modules.similarity}; xlj uses cosines"
         print(line, file=sys.stderr)
-    layers = () if flags.layer is None else (flags.layer,)
     queries, documents = (
         encoder.role_embedder(role, prefix, layers, flags.pooling, flags.dimensions)
         for role, prefix in (("query", flags.query_prompt), ("document", flags.document_prompt))

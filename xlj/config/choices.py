@@ -60,6 +60,9 @@ BACKENDS = {"jax": "", "onnx": "float32", "onnx-int8": "int8"}
 """What computes sentence vectors: JAX, or onnxruntime with an exported graph, whose type of weights
 (`onnx_names.WEIGHTS`) is the value."""
 
+COMPUTE_TYPES = ("float32", "bfloat16")
+"""Types of matrix products of a loaded encoder (`model.dtype`)."""
+
 SEARCHES = ("exact", "faiss")
 """Neighbour searches of `xlj.mine` and `xlj.search`."""
 
