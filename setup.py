@@ -14,6 +14,7 @@ assert _VERSION, "xlj/__init__.py has no __version__"
 _BEAM = "apache-beam>=2.76,<3"
 _FAISS = "faiss-cpu>=1.11,<2"
 _TORCH = ["torch>=2.6,<3", "transformers>=5,<6"]
+_ONNX = ["onnx>=1.17,<2", "onnxruntime>=1.20,<2"]
 _PLOTS = "matplotlib>=3.9,<4"
 _SEQIO = [  # needs tensorflow-text, which has no wheel for Python 3.14
     "seqio>=0.0.20,<0.1; python_version < '3.14'",
@@ -87,6 +88,7 @@ setup(
             "pot>=0.9.5,<1",
             _BEAM,
             _FAISS,
+            *_ONNX,
             _PLOTS,
         ],
         "beam": [_BEAM],
@@ -97,6 +99,8 @@ setup(
         "emulators": ["gcp-storage-emulator>=2026.1", "moto[server]>=5,<6"],
         # Mining with an approximate index: xlj.mine --search=faiss.
         "faiss": [_FAISS],
+        # ONNX graphs: xlj convert export --format=onnx, and --backend=onnx.
+        "onnx": _ONNX,
         # The documentation site: mkdocs build --strict
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10"],
         # Tests that compare xlj with transformers, PyTorch and trec_eval.

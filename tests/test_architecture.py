@@ -81,6 +81,8 @@ IMPORTERS = {
     ),
     "matplotlib": ("evaluation",),
     "mteb": ("api",),
+    "onnx": ("interop",),
+    "onnxruntime": ("inference",),
     "optax": ("optimizers",),
     "orbax": ("checkpoints",),
     "pyarrow": ("data",),
@@ -131,7 +133,8 @@ INSIDE_FUNCTIONS = {
     "cli": HEAVY,
     "commands": HEAVY,
     "evaluation": ("matplotlib",),
-    "interop": ("tokenizers",),
+    "inference": ("onnxruntime",),
+    "interop": ("onnx", "tokenizers"),
     "tasks": ("jax", "xlj.models", "xlj.objectives"),
 }
 """Modules that a subpackage imports only inside functions.

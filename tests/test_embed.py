@@ -18,7 +18,7 @@ from xlj import embed
 from xlj.config import ConfigError
 from xlj.inference import pretrained
 from xlj.io import file_ranges
-from xlj.retrieval import embedder
+from xlj.retrieval import sentence_embedder
 from xlj.retrieval.embedder import Embedder
 
 ROOT = Path(__file__).parents[1]
@@ -135,7 +135,7 @@ def test_truncated_sentences_are_reported(run, tmp_path):
 
 
 def test_an_error_during_the_work_leaves_no_files(run, text, tmp_path, monkeypatch):
-    monkeypatch.setattr(embedder, "_CHUNK", 2)
+    monkeypatch.setattr(sentence_embedder, "_CHUNK", 2)
     stream = Embedder.stream
 
     def failing(self, *arguments):

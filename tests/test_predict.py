@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from xlj import convert, phrasebook, predict
-from xlj.api.encoder import load
+from xlj.api.loading import load
 from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, finetuning
 from xlj.data.labelled import conll

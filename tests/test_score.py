@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xlj import phrasebook, score
-from xlj.api.encoder import load
+from xlj.api.loading import load
 from xlj.config import ConfigError
 from xlj.evaluation import sts
 from xlj.io import file_ranges

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from xlj.api.encoder import Encoder, Filling, load
+    from xlj.api.encoder import Encoder, Filling
+    from xlj.api.loading import load
     from xlj.api.runs import fine_tune, pretrain
     from xlj.config import ConfigError
     from xlj.config.recipes import read as recipe
@@ -23,7 +24,7 @@ _HOMES = {
     "Encoder": ("xlj.api.encoder", "Encoder"),
     "Filling": ("xlj.api.encoder", "Filling"),
     "fine_tune": ("xlj.api.runs", "fine_tune"),
-    "load": ("xlj.api.encoder", "load"),
+    "load": ("xlj.api.loading", "load"),
     "pretrain": ("xlj.api.runs", "pretrain"),
     "recipe": ("xlj.config.recipes", "read"),
 }

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli import alignment_flags, command, outputs
+from xlj.cli import alignment_flags, command, compute_flags, outputs
 from xlj.config import ConfigError
 from xlj.config.choices import ENCODINGS, AlignmentOptions
 from xlj.io.malformed import Skipping
@@ -39,7 +39,6 @@ def main(flags: Namespace) -> None:
     if flags.shard:
         _align_shard(flags)
         return
-    from xlj.api.encoder import load
     from xlj.word_alignment import projection, sentence_pairs
 
     form = sentence_pairs.Form(flags.columns, flags.words, flags.gold_from)
@@ -49,7 +48,7 @@ def main(flags: Namespace) -> None:
     if flags.project:
         in_memory = list(pairs)
         labels, pairs = projection.read(flags.project, in_memory), iter(in_memory)
-    encoder = load(flags.checkpoint)
+    encoder = _load(flags)
     if flags.layers:
         _score_layers(flags, encoder, size, list(pairs))
         return
@@ -77,6 +76,11 @@ _CONTENTS = {"output": "links", "html": "a page"}
 _OPTIONS = tuple(field.name for field in dataclasses.fields(AlignmentOptions))
 
 
+def _load(flags: Namespace) -> "Encoder":
+    """Loads the encoder. On --text, the means of the vectors that are aligned are compared."""
+    return compute_flags.load_encoder(flags, () if flags.layer is None else (flags.layer,), "text")
+
+
 def _options(flags: Namespace, encoder: "Encoder") -> AlignmentOptions:
     """Returns the alignment options. The model's options replace flags that are not set."""
     depth = encoder.layers
@@ -95,7 +99,6 @@ def _aligner(
 
 def _align_shard(flags: Namespace) -> None:
     """Aligns the missing parts of this shard."""
-    from xlj.api.encoder import load
     from xlj.io import atomic, file_ranges
     from xlj.io.part_files import PartFiles
     from xlj.word_alignment import link_formats, sentence_pairs
@@ -109,7 +112,7 @@ def _align_shard(flags: Namespace) -> None:
     part_files = PartFiles(Path(flags.output), job, len(units), ".links", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     if part_files.remaining():
-        encoder = load(flags.checkpoint)
+        encoder = _load(flags)
         aligner = _aligner(flags, encoder, _options(flags, encoder))
     for part in part_files.remaining():
         unit, size = units[part], 0

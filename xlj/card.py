@@ -60,7 +60,7 @@ def main(flags: Namespace) -> None:
     output = flags.output or folder / model_card.CARD
     outputs.check_output("output", output)
     from xlj.api import data_sets
-    from xlj.api.encoder import load
+    from xlj.api.loading import load
 
     rows = {
         name: measure

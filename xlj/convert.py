@@ -101,6 +101,29 @@ def _export_flags(parser: Parser) -> None:
         help="last layer to export, for sentence vectors from this layer. An export of "
         "fewer layers has no head [all layers]",
     )
+    add(
+        "--format",
+        choices=("safetensors", "onnx"),
+        default="safetensors",
+        help="safetensors: a folder for transformers. onnx: also write the model as an ONNX graph, "
+        "which onnxruntime, fastembed and transformers.js run without PyTorch "
+        "(needs pip install -e '.[onnx]') [safetensors]",
+    )
+    add(
+        "--int8",
+        action="store_true",
+        help="with --format=onnx: also write graphs with int8 weights, which are smaller and, on "
+        "processors with VNNI, faster",
+    )
+    add(
+        "--text",
+        metavar="FILE",
+        nargs="+",
+        type=Path,
+        default=[],
+        help="with --int8: text files, one for each language, one sentence per line, to measure "
+        "what int8 weights change. The first 1,000 lines of each are used",
+    )
 
 
 def _extend_flags(parser: Parser) -> None:
@@ -240,9 +263,7 @@ def main(flags: Namespace) -> None:
 
             import_folder(flags.source.expanduser(), output)
         elif flags.action == "export":
-            from xlj.conversion.exporting import export
-
-            export(flags.checkpoint, output, flags.layer, flags.pooling or "")
+            _export(flags, output)
         elif flags.action == "merge":
             from xlj.conversion.merging import Ties, merge
 
@@ -269,6 +290,24 @@ def main(flags: Namespace) -> None:
             extend_checkpoint(flags.checkpoint, text, pieces, share, output)
     except OSError as error:  # of the output, since errors of inputs are ConfigErrors
         raise ConfigError(f"--output={flags.output} cannot be written: {error}") from None
+
+
+def _export(flags: Namespace, output: Path) -> None:
+    """Exports a model.
+
+    Raises:
+      ConfigError: if flags contradict each other.
+    """
+    if flags.int8 and flags.format != "onnx":
+        raise ConfigError("--int8 needs --format=onnx")
+    if flags.text and not flags.int8:
+        raise ConfigError("--text measures what int8 weights change; set --int8 too")
+    from xlj.conversion.exporting import export
+    from xlj.conversion.extending import read_texts
+    from xlj.conversion.graphs import Graphs
+
+    graphs = Graphs(flags.int8, read_texts(flags.text)) if flags.format == "onnx" else None
+    export(flags.checkpoint, output, flags.layer, flags.pooling or "", graphs=graphs)
 
 
 def _trim(flags: Namespace, output: Path) -> None:

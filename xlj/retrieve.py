@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
 
     from xlj.evaluation.bitext import SetScores
     from xlj.retrieval.changed_sentences import Changed
-    from xlj.retrieval.embedder import Embedder
+    from xlj.retrieval.sentence_embedder import SentenceEmbedder
 
 
 class Files(NamedTuple):
@@ -237,7 +237,7 @@ def _print(names: dict, scores: dict[str, float], sentences: int) -> None:
 
 def _embed_and_score(
     flags: Namespace,
-    embedder: "Embedder",
+    embedder: "SentenceEmbedder",
     texts: "Mapping[str, Sequence[str]]",
     pivot: str,
     changed: "Sequence[Changed]",

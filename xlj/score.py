@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    sentence_vectors.add_flags(parser)
+    sentence_vectors.add_flags(parser, has_compute=False)
     parser.add_file(
         "--input",
         "sentence pairs: lines `source TAB target` or `source ||| target`, two files 'A|B', TMX, "

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from xlj import convert, phrasebook
-from xlj.api.encoder import load
+from xlj.api.loading import load
 from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, finetuning
 from xlj.data.tokenizer import vocabulary_training

@@ -10,7 +10,7 @@ from xlj.config.choices import POOLINGS
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained, row_batches
 from xlj.models import encoder
-from xlj.retrieval import embedder
+from xlj.retrieval import sentence_embedder
 from xlj.retrieval.embedder import Embedder
 
 SENTENCES = ["The cat sleeps.", "", "Maria is reading a book in the garden.", "Good morning!"]
@@ -49,7 +49,7 @@ def test_vectors_equal_those_of_each_sentence_encoded_alone(pooling, layers, ran
 def test_a_stream_gives_the_same_vectors_and_reads_only_the_needed_lines(
     random_encoder, monkeypatch
 ):
-    monkeypatch.setattr(embedder, "_CHUNK", 7)
+    monkeypatch.setattr(sentence_embedder, "_CHUNK", 7)
     monkeypatch.setattr(row_batches, "_batch_tokens", lambda: 48)
     line_embedder, lines_read, finished = Embedder(random_encoder, (1, 2), "mean"), [], []
     lines = [phrasebook.pair(phrasebook.draw(3, k), "en", "de").source.text for k in range(40)]

@@ -1,11 +1,13 @@
 """Exact search equals a plain search for all block sizes, and needs little memory."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.retrieval import search
+from xlj.retrieval import device_search, search
 
 
 def vectors(seed, count, width=8):
@@ -26,6 +28,13 @@ def plain_search(source, target, count, densities=None):
 def blocks(request, monkeypatch):
     monkeypatch.setattr(search, "_ROWS", request.param[0])
     monkeypatch.setattr(search, "_COLUMNS", request.param[1])
+
+
+@pytest.fixture(params=["jax", "numpy"], autouse=True)
+def library(request, monkeypatch):
+    """Searches with JAX, and as in a process that has not imported JAX."""
+    if request.param == "numpy":
+        monkeypatch.delitem(sys.modules, "jax")
 
 
 @pytest.mark.parametrize("count", [1, 4, 17, 30])
@@ -75,7 +84,7 @@ def test_float16_vectors_and_zero_vectors_have_neighbours():
 
 def test_temporary_memory_for_a_million_targets_is_a_few_blocks():
     rows, columns, width = search._ROWS, search._COLUMNS, 768
-    lowered = search._nearest.lower(
+    lowered = device_search.nearest_on_device.lower(
         jax.ShapeDtypeStruct((rows, width), jnp.float32),
         jax.ShapeDtypeStruct((1_000_000, width), jnp.float32),
         None,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xlj import convert, predict
-from xlj.api.encoder import load
+from xlj.api.loading import load
 from xlj.checkpoints import reading, stored_models
 from xlj.config import ConfigError, finetuning, task
 from xlj.data.labelled import kind

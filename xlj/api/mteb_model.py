@@ -7,12 +7,8 @@ Source: mteb's protocol `EncoderProtocol`, and its wrapper of sentence-transform
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from xlj.config import ConfigError
-from xlj.inference.pretrained import Pretrained
-from xlj.models.embeddings import FIRST_POSITION
+from xlj.interop.sentence_modules import SentenceModules
 
 
 def texts_of(batches: Any, task: str) -> list[str]:
@@ -33,7 +29,7 @@ def texts_of(batches: Any, task: str) -> list[str]:
     return texts
 
 
-def prompt(pretrained: Pretrained, task_metadata: Any, prompt_type: Any) -> str | None:
+def prompt(sentence: SentenceModules | None, task_metadata: Any, prompt_type: Any) -> str | None:
     """Returns the prompt for the texts of a task, as mteb and sentence-transformers choose it.
 
     mteb looks for a prompt with the name of the task or of its type, with and without the type of
@@ -48,37 +44,49 @@ def prompt(pretrained: Pretrained, task_metadata: Any, prompt_type: Any) -> str 
     """
     from mteb.models.abs_encoder import get_prompt_name
 
-    settings = pretrained.sentence.settings if pretrained.sentence else {}
+    settings = sentence.settings if sentence else {}
     prompts = {"query": "", "document": "", **(settings.get("prompts") or {})}
     name = get_prompt_name(prompts, task_metadata, prompt_type)
     return prompts[name] if name else None
 
 
-def metadata(pretrained: Pretrained, source: str, digest: str, width: int) -> Any:
+def metadata(
+    sentence: SentenceModules | None,
+    source: str,
+    digest: str,
+    width: int,
+    parameters: int | None,
+    max_tokens: int,
+    framework: str,
+) -> Any:
     """Returns mteb's `ModelMeta` of an encoder.
 
     Args:
+      sentence: the sentence modules; None if the model has none.
       source: the path that the encoder was loaded from, which gives the name; may be empty.
       digest: the revision, since mteb stores results by name and revision.
       width: the size of a sentence vector.
+      parameters: the number of parameters; None if unknown.
+      max_tokens: the maximum number of tokens of a text.
+      framework: mteb's name of what runs the model.
 
     Raises:
       ConfigError: if the model was trained for another similarity than the cosine.
     """
     from mteb.models import ModelMeta
 
-    if pretrained.sentence and pretrained.sentence.similarity != "cosine":
+    if sentence and sentence.similarity != "cosine":
         raise ConfigError(
-            f"the folder names the similarity {pretrained.sentence.similarity!r}, but xlj computes "
+            f"the folder names the similarity {sentence.similarity!r}, but xlj computes "
             "cosines; give mteb the SentenceTransformer of the folder"
         )
     return ModelMeta.create_empty(
         {
             "name": f"xlj/{Path(source).resolve().name if source else 'encoder'}",
             "revision": digest,
-            "n_parameters": sum(int(np.size(leaf)) for leaf in jax.tree.leaves(pretrained.params)),
-            "max_tokens": pretrained.model.positions - FIRST_POSITION,
+            "n_parameters": parameters,
+            "max_tokens": max_tokens,
             "embed_dim": width,
-            "framework": ["JAX"],
+            "framework": [framework],
         }
     )

@@ -12,12 +12,13 @@ from xlj.io import atomic
 from xlj.io.json_file import Record
 from xlj.retrieval.mining import PairIndices
 from xlj.retrieval.search import Nearest
-from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.page import Page
 from xlj.word_alignment.sentence_pairs import Pair
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # types only: results of the ONNX backend need no JAX
     import pandas
+
+    from xlj.word_alignment.aligner import Aligner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Alignments(list[list[tuple[int, int]]]):
       aligner: the aligner, for exactly one layer.
     """
 
-    def __init__(self, pairs: Sequence[Pair], aligner: Aligner):
+    def __init__(self, pairs: Sequence[Pair], aligner: "Aligner"):
         self._pairs, self._aligner = pairs, aligner
         super().__init__(
             [(i, j) for i, j in links[0].tolist()] for links in aligner.align(iter(pairs))

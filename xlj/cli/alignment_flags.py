@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from xlj.cli import outputs
+from xlj.cli import compute_flags, outputs
 from xlj.cli.parser import Parser, parse_non_negative
 from xlj.config import ConfigError
 from xlj.config.choices import (
@@ -55,6 +55,7 @@ def add(parser: Parser) -> None:
     add("--lowercase", action="store_true", help="lowercase words before the alignment")
     parser.add_malformed("an empty line")
     outputs.add_shard_flag(parser)
+    compute_flags.add(parser, has_backends=False)
     _add_choices(parser)
     _add_gold(parser)
     parser.add_file(

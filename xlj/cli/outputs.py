@@ -200,15 +200,26 @@ def _shard(text: str) -> tuple[int, int]:
 def shard_job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Record":
     """Returns a record of everything that determines the parts: the model, the inputs with their
     sizes in bytes, and the values of the flags in `names`."""
-    from xlj.checkpoints import stored_models
-
-    values = {name: getattr(flags, name) for name in names}
+    more = [name for name in ("backend", "compute") if getattr(flags, name, None)]
+    values = {name: getattr(flags, name) for name in (*names, *more)}
     return {
-        "checkpoint": stored_models.find(flags.checkpoint).digest(),
+        "checkpoint": _digest(flags),
         "inputs": [[str(path), path.stat().st_size] for path in paths],
         # As JSON returns them:
         **{name: list(x) if isinstance(x, tuple) else x for name, x in values.items()},
     }
+
+
+def _digest(flags: Namespace) -> str:
+    """Returns a hash of the model of --checkpoint, as --backend reads it."""
+    backend = getattr(flags, "backend", "jax")
+    if backend != "jax":
+        from xlj.api.loading import load
+
+        return load(flags.checkpoint, backend=backend).digest
+    from xlj.checkpoints import stored_models
+
+    return stored_models.find(flags.checkpoint).digest()
 
 
 def finish_shard(part_files: "PartFiles") -> bool:

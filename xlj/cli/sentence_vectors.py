@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xlj.cli import compute_flags
 from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
 from xlj.config.choices import POOLINGS, SEARCHES
@@ -17,12 +18,12 @@ if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     from xlj.io.file_ranges import FileRange
     from xlj.io.malformed import Skipping
     from xlj.io.part_files import PartFiles
-    from xlj.retrieval.embedder import Embedder
+    from xlj.retrieval.sentence_embedder import SentenceEmbedder
 
 
-def add_flags(parser: Parser, has_roles: bool = False) -> None:
+def add_flags(parser: Parser, has_roles: bool = False, has_compute: bool = True) -> None:
     """Adds --checkpoint, --layer, --pooling, and --prompt or, for queries and documents, a flag for
-    the prompt of each role."""
+    the prompt of each role; and the flags of `compute_flags` if `has_compute`."""
     parser.add_checkpoint()
     parser.add_layer("pool")
     parser.add_argument(
@@ -32,6 +33,8 @@ def add_flags(parser: Parser, has_roles: bool = False) -> None:
         "sentence-transformers. text: the mean of the text's tokens only. first: the vector of "
         "<s> [mean; for a sentence-transformers folder without --layer, the modules of the folder]",
     )
+    if has_compute:
+        compute_flags.add(parser)
     for role, names in (("query", "query"), ("document", "document, passage or corpus")):
         if has_roles:
             parser.add_argument(
@@ -139,7 +142,9 @@ def check_search(flags: Namespace) -> None:
         raise ConfigError("--index needs --search=faiss")
 
 
-def embed(flags: Namespace, embedder: "Embedder", *texts: Sequence[str]) -> list["np.ndarray"]:
+def embed(
+    flags: Namespace, embedder: "SentenceEmbedder", *texts: Sequence[str]
+) -> list["np.ndarray"]:
     """Computes the vectors of each text, centred if --centred is set."""
     from xlj.retrieval.search import centre
 
@@ -150,34 +155,31 @@ def embed(flags: Namespace, embedder: "Embedder", *texts: Sequence[str]) -> list
     return vectors
 
 
-def load_embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
+def load_embedder(flags: Namespace, all_layers: bool = False) -> "SentenceEmbedder":
     """Loads the `Embedder` of --checkpoint with the pooling of the flags, for one layer or all.
 
     Raises:
       ConfigError: if there is no such model or layer.
     """
-    from xlj.api.encoder import load
-
-    encoder = load(flags.checkpoint)
-    layers = range(encoder.layers + 1) if all_layers else ()
-    selected = layers or (() if flags.layer is None else [flags.layer])
+    selected: Sequence[int] = () if flags.layer is None else [flags.layer]
+    encoder = compute_flags.load_sentence_encoder(flags, selected, flags.pooling)
+    if all_layers:
+        selected = range(encoder.layers + 1)
     return encoder.embedder(selected, flags.pooling, prompt=flags.prompt)
 
 
-def load_role_embedders(flags: Namespace) -> tuple["Embedder", "Embedder"]:
+def load_role_embedders(flags: Namespace) -> tuple["SentenceEmbedder", "SentenceEmbedder"]:
     """Loads the model of --checkpoint; returns its `Embedder`s of queries and of documents.
 
     Raises:
       ConfigError: if there is no such model or layer, or --dimensions is too large.
     """
-    from xlj.api.encoder import load
-
-    encoder = load(flags.checkpoint)
-    modules = encoder.pretrained.sentence
+    layers = () if flags.layer is None else (flags.layer,)
+    encoder = compute_flags.load_sentence_encoder(flags, layers, flags.pooling)
+    modules = encoder.sentence_modules
     if modules and modules.similarity != "cosine":
         line = f"the model was trained for the similarity {modules.similarity}; xlj uses cosines"
         print(line, file=sys.stderr)
-    layers = () if flags.layer is None else (flags.layer,)
     queries, documents = (
         encoder.role_embedder(role, prefix, layers, flags.pooling, flags.dimensions)
         for role, prefix in (("query", flags.query_prompt), ("document", flags.document_prompt))
@@ -227,7 +229,7 @@ def embed_parts(
     report_truncated(embedder)
 
 
-def report_truncated(embedder: "Embedder") -> None:
+def report_truncated(embedder: "SentenceEmbedder") -> None:
     """Prints how many sentences an `Embedder` truncated."""
     if embedder.truncated:
         line = "sentences truncated because they are too long for the model"

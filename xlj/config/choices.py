@@ -56,6 +56,13 @@ margin divides the cosine by the mean cosine of both sentences with their neares
 VECTOR_TYPES = ("float32", "float16")
 """Number types in a file of vectors."""
 
+BACKENDS = {"jax": "", "onnx": "float32", "onnx-int8": "int8"}
+"""What computes sentence vectors: JAX, or onnxruntime with an exported graph, whose type of weights
+(`onnx_names.WEIGHTS`) is the value."""
+
+COMPUTE_TYPES = ("float32", "bfloat16")
+"""Types of matrix products of a loaded encoder (`model.dtype`)."""
+
 SEARCHES = ("exact", "faiss")
 """Neighbour searches of `xlj.mine` and `xlj.search`."""
 

@@ -6,14 +6,22 @@ from pathlib import Path
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import finished_run
-from xlj.config import ConfigError
+from xlj.config import ConfigError, Model
 from xlj.config.task import TASK, is_own, labelling_options
+from xlj.conversion.graphs import Graphs
 from xlj.evaluation import adaptation_record
-from xlj.interop import model_card, sentence_modules, servers, to_hugging_face
+from xlj.interop import (
+    model_card,
+    sentence_modules,
+    servers,
+    to_hugging_face,
+)
 from xlj.interop.folder import open_folder
+from xlj.interop.sentence_modules import SentenceModules
 from xlj.interop.task_heads import auto_class
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.training import metrics
 from xlj.training.metrics import Line
 
@@ -25,6 +33,7 @@ def export(
     pooling: str = "",
     name: str = "",
     origin: StoredModel | None = None,
+    graphs: Graphs | None = None,
 ) -> None:
     """Writes a Hugging Face folder, and prints what it does not contain.
 
@@ -39,10 +48,11 @@ def export(
         empty, the title is the name of `output`.
       origin: the model from which the checkpoint was trained, whose sentence modules the folder
         gets; None for those of the checkpoint.
+      graphs: the ONNX graphs that the folder also contains; None for none.
 
     Raises:
-      ConfigError: if the model or the layer does not exist, or no architecture of transformers
-        computes the same outputs.
+      ConfigError: if the model or the layer does not exist, no architecture of transformers
+        computes the same outputs, or a library for the graph is not installed.
     """
     source = stored_models.find(checkpoint, "--checkpoint")
     layers = source.model.layers
@@ -54,23 +64,15 @@ def export(
     origin = origin or source
     sentence = None if headless else origin.sentence
     if pooling:
-        sentence = sentence_modules.pooling_only(model, pooling)
+        sentence = sentence_modules.pooling_only(model.positions - FIRST_POSITION, pooling)
     exported = to_hugging_face.plan(
         source.leaves, model, vocabulary, headless, source.labels, own, bool(sentence)
     )
     exported = dataclasses.replace(exported, task=source.task)
-    # An imported tokenizer.json encodes pairs as an imported head expects them. A tokenizer.json
-    # that xlj makes from a SentencePiece model encodes pairs as XLM-R does, unless `as_rows` is
-    # true.
-    trained = source.checkpoint and source.checkpoint.step
-    needs_rows = trained or vocabulary.markers == "sentencepiece"
-    as_rows = exported.hf_task is not None and source.separators == 1 and bool(needs_rows)
+    if graphs:
+        graphs.check(exported)
     with atomic.new_folder(output) as folder:
-        to_hugging_face.write(folder, exported, source.leaves, model, vocabulary, as_rows)
-        if exported.hf_task and source.task and not own:
-            json_file.write(folder / TASK, labelling_options(source.task))
-        if sentence:
-            sentence_modules.write(folder, sentence, origin.leaves, model.hidden)
+        _write_folder(folder, exported, source, origin, model, sentence)
         text = model_card.card(
             name or output.name,
             exported,
@@ -81,12 +83,39 @@ def export(
             path=f"{name}/{output.name}" if name else "",
             known=() if source.task else origin.known,
         )
+        if graphs:
+            names = [n for n in origin.leaves if n.startswith(sentence_modules.SENTENCE)]
+            params = {**source.leaves, **{name: origin.leaves[name] for name in names}}
+            text += "\n" + graphs.write(folder, exported, params, model, vocabulary, sentence)
         (folder / model_card.CARD).write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
         print(f"not exported: {name} ({reason})")
     if origin.sentence and sentence != origin.sentence:
         print(f"not exported: the sentence modules ({origin.sentence.report()})")
     _print_use(exported, vocabulary.size, output)
+
+
+def _write_folder(
+    folder: Path,
+    exported: to_hugging_face.ExportPlan,
+    source: StoredModel,
+    origin: StoredModel,
+    model: Model,
+    sentence: SentenceModules | None,
+) -> None:
+    """Writes the model, the tokenizer, the options of the task and the sentence modules."""
+    vocabulary = source.vocabulary()
+    # An imported tokenizer.json encodes pairs as an imported head expects them. A tokenizer.json
+    # that xlj makes from a SentencePiece model encodes pairs as XLM-R does, unless `as_rows` is
+    # true.
+    trained = source.checkpoint and source.checkpoint.step
+    needs_rows = trained or vocabulary.markers == "sentencepiece"
+    as_rows = exported.hf_task is not None and source.separators == 1 and bool(needs_rows)
+    to_hugging_face.write(folder, exported, source.leaves, model, vocabulary, as_rows)
+    if exported.hf_task and source.task and not is_own(source.task.kind):
+        json_file.write(folder / TASK, labelling_options(source.task))
+    if sentence:
+        sentence_modules.write(folder, sentence, origin.leaves, model.hidden)
 
 
 def _print_use(exported: to_hugging_face.ExportPlan, ids: int, output: Path) -> None:

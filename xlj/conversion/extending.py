@@ -1,6 +1,6 @@
 """Adds pieces to a vocabulary that splits the words of some languages into too many pieces."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import jax
@@ -88,6 +88,17 @@ def resize(params: Params, old: Vocabulary, new: Vocabulary) -> Params:
         return leaf
 
     return jax.tree_util.tree_map_with_path(resize_leaf, params)
+
+
+def read_texts(paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Reads a text for each language (`read_lines`), by the names of the files.
+
+    Files of the same name are one language.
+    """
+    texts: dict[str, list[str]] = {}
+    for path in paths:
+        texts.setdefault(path.name, []).extend(read_lines(path.expanduser()))
+    return texts
 
 
 def read_lines(path: Path) -> list[str]:

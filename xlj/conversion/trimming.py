@@ -14,7 +14,7 @@ import numpy as np
 from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, Model
 from xlj.config.checks import check_model
-from xlj.conversion.extending import read_lines, resize
+from xlj.conversion.extending import read_texts, resize
 from xlj.conversion.importing import print_next, store
 from xlj.data.rows.report import align_columns
 from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
@@ -23,6 +23,7 @@ from xlj.inference import pretrained
 from xlj.inference.pretrained import Pretrained
 from xlj.interop import vocabulary_trimming
 from xlj.retrieval.embedder import Embedder
+from xlj.retrieval.vector_loss import cosines_of
 from xlj.sharding.trees import Params, named_leaves, nested
 
 _TEST_EVERY = 10
@@ -61,9 +62,7 @@ def trim(
       ConfigError: if the model does not exist, its vocabulary cannot be trimmed, the text cannot be
         read, or a layer does not exist or cannot be the first.
     """
-    texts: dict[str, list[str]] = {}
-    for path in text:
-        texts.setdefault(path.name, []).extend(read_lines(path.expanduser()))
+    texts = read_texts(text)
     source = stored_models.find(checkpoint, "--checkpoint")
     model = select_options(source.model, layers) if layers else source.model
     tests = {name: lines[::_TEST_EVERY] for name, lines in texts.items()}
@@ -171,7 +170,7 @@ def _print_changes(
 ) -> None:
     """Prints a table of what changes for lines that did not determine the pieces."""
     some = [line for lines in tests.values() for line in lines[:_MAX_VECTORS]]
-    cosines = iter(_cosines(*(_embedder(each).embed(some)[0] for each in (before, after))))
+    cosines = iter(cosines_of(*(_embedder(each).embed(some)[0] for each in (before, after))))
     head = [
         "lines",
         "pieces per word",
@@ -212,9 +211,3 @@ def _changes(old: Vocabulary, new: Vocabulary, lines: Sequence[str]) -> Iterator
     """Yields for each line whether its pieces differ."""
     for before, after in zip(old.encode_batch(lines), new.encode_batch(lines), strict=True):
         yield [old.pieces[i] for i in before] != [new.pieces[i] for i in after]
-
-
-def _cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Returns the cosines of the rows of two arrays, float32 [rows]."""
-    norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    return (first * second).sum(1) / np.maximum(norms, 1e-12)

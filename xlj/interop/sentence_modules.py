@@ -14,12 +14,11 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from xlj.config import ConfigError, Model
+from xlj.config import ConfigError
 from xlj.interop.folder import CONFIG, MODULES, WEIGHTS, Folder, inside, refuse_pickles
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted, shortened
-from xlj.models.embeddings import FIRST_POSITION
 
 SENTENCE = "sentence/"
 """Prefix of the names of the parameters of Dense modules."""
@@ -49,6 +48,9 @@ ACTIVATIONS = {
     },
 }
 """The supported activations of a Dense module, with their class names in exported folders."""
+
+MIN_NORM = 1e-12
+"""The smallest divisor of a Normalize module, as in PyTorch."""
 
 _VECTOR, _TOKENS = "sentence_embedding", "token_embeddings"
 _POOLER = "pooler.dense"
@@ -294,15 +296,16 @@ def write(folder: Path, modules: SentenceModules, weights: Mapping[str, Any], hi
         atomic.write(folder / path / WEIGHTS, save(tensors, {"format": "pt"}))
 
 
-def pooling_only(model: Model, pooling: str) -> SentenceModules:
+def pooling_only(length: int, pooling: str) -> SentenceModules:
     """Returns modules with pooling only.
 
     Args:
+      length: the maximum number of tokens.
       pooling: `mean` (of all tokens, including special tokens) or `first` (the first token's
         vector), as in `retrieval.embedder`.
     """
     mode = "cls" if pooling == "first" else pooling
-    return SentenceModules((mode,), length=model.positions - FIRST_POSITION)
+    return SentenceModules((mode,), length=length)
 
 
 def trained(

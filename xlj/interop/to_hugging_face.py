@@ -393,6 +393,28 @@ def _choose_rows(vocabulary: Vocabulary, params: Mapping[str, PyTree]) -> np.nda
     return rows
 
 
+def vocabulary_rows(
+    table: np.ndarray, rows: np.ndarray, surplus: PyTree | None
+) -> Iterator[np.ndarray]:
+    """Yields the rows of an exported parameter with a row for each id, float32 [n, ...], in blocks.
+
+    Args:
+      table: xlj's parameter, [ids, ...].
+      rows: `ExportPlan.rows`.
+      surplus: the surplus rows of the parameter (`SURPLUS`), or None.
+    """
+    added_rows = np.zeros((max(1, rows.max() + 1 - len(table)), *table.shape[1:]), "<f4")
+    if surplus is not None:
+        added_rows[: surplus.shape[0]] = np.asarray(surplus)
+    count = max(1, _BLOCK // math.prod(table.shape[1:]))
+    for start in range(0, len(rows), count):
+        indices = rows[start : start + count]
+        block = table[np.minimum(indices, len(table) - 1)]
+        is_added = indices >= len(table)
+        block[is_added] = added_rows[indices[is_added] - len(table)]
+        yield block
+
+
 def _list_tensors(
     exported: ExportPlan, params: Mapping[str, PyTree], model: Model
 ) -> Iterator["_HfTensor"]:
@@ -466,7 +488,7 @@ class _Part:
           parameter: the values of the whole parameter.
         """
         if self.tensor.has_vocabulary_rows:
-            yield from self._blocks_of_words(parameter)
+            yield from vocabulary_rows(parameter, self.rows, self.surplus)
             return
         array = parameter[self.layer] if self.tensor.is_stacked else parameter
         if self.tensor.xlj_share != WHOLE:
@@ -477,18 +499,6 @@ class _Part:
         elif self.more_rows:  # in training all tokens had token type 0, so its row is repeated
             array = np.concatenate([array, np.repeat(array[:1], self.more_rows, 0)])
         yield np.ascontiguousarray(array.T if self.tensor.is_transposed else array)
-
-    def _blocks_of_words(self, table: np.ndarray) -> Iterator[np.ndarray]:
-        added_rows = np.zeros((max(1, self.rows.max() + 1 - len(table)), *table.shape[1:]), "<f4")
-        if self.surplus is not None:
-            added_rows[: self.surplus.shape[0]] = np.asarray(self.surplus)
-        rows = max(1, _BLOCK // math.prod(table.shape[1:]))
-        for start in range(0, len(self.rows), rows):
-            indices = self.rows[start : start + rows]
-            block = table[np.minimum(indices, len(table) - 1)]
-            is_added = indices >= len(table)
-            block[is_added] = added_rows[indices[is_added] - len(table)]
-            yield block
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,24 +27,36 @@ class Rotations(NamedTuple):
     sines: jax.Array
 
 
-def rotations(positions: jax.Array, size: int, base: float, factor: float) -> Rotations:
-    """Returns the cosines and sines of the angles at the given positions.
+def rotary_frequencies(size: int, base: float, factor: float) -> np.ndarray:
+    """Returns the angle of each pair of dimensions at position 1, float32 [size / 2].
 
-    The angle of pair j of dimensions is position / factor * base^(-2 j / size), in float32. The
-    exponents, the powers and their reciprocals are each rounded to float32, as in the released code
-    of models with rotary positions. Without this rounding, angles at position 300 would differ by
-    up to 2e-5 radians from the angles of the released code.
+    The angle of pair j is base^(-2 j / size) / factor. The exponents, the powers and their
+    reciprocals are each rounded to float32, as in the released code of models with rotary
+    positions. Without this rounding, angles at position 300 would differ by up to 2e-5 radians from
+    the angles of the released code.
 
     Args:
-      positions: zero-based, int32 [rows, length].
       size: of a head.
       base: of the powers; `model.rotary_base` or `model.rotary_local_base`.
       factor: `model.rotary_factor`, by which positions are divided.
     """
-    check("rotations", positions=("int32 [rows, length]", positions))
     exponents = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
     powers = (base ** exponents.astype(np.float64)).astype(np.float32)
-    frequencies = np.float32(1) / powers / np.float32(factor)
+    frequencies: np.ndarray = np.float32(1) / powers / np.float32(factor)
+    return frequencies
+
+
+def rotations(positions: jax.Array, size: int, base: float, factor: float) -> Rotations:
+    """Returns the cosines and sines of the angles at the given positions.
+
+    An angle is the position times a frequency, in float32.
+
+    Args:
+      positions: zero-based, int32 [rows, length].
+      size, base, factor: the arguments of `rotary_frequencies`.
+    """
+    check("rotations", positions=("int32 [rows, length]", positions))
+    frequencies = rotary_frequencies(size, base, factor)
     angles = positions[..., None, None].astype(jnp.float32) * frequencies
     return Rotations(jnp.cos(angles), jnp.sin(angles))
 

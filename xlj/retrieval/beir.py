@@ -23,7 +23,7 @@ from xlj.io import atomic, compressed, json_file
 from xlj.io.json_file import Json
 from xlj.io.quoting import quoted, shortened
 from xlj.retrieval import mining, search, sentence_files
-from xlj.retrieval.embedder import Embedder
+from xlj.retrieval.sentence_embedder import SentenceEmbedder
 
 BLOCK = 65536
 """The number of documents whose text and vectors are in memory at a time."""
@@ -129,8 +129,8 @@ def splits(folder: Path) -> list[str]:
 
 def rank(
     judged: SearchSet,
-    queries: Embedder,
-    documents: Embedder,
+    queries: SentenceEmbedder,
+    documents: SentenceEmbedder,
     count: int,
     skip_own: bool = False,
     block: int = BLOCK,
@@ -170,8 +170,8 @@ def rank(
 
 def rank_approximately(
     judged: SearchSet,
-    queries: Embedder,
-    documents: Embedder,
+    queries: SentenceEmbedder,
+    documents: SentenceEmbedder,
     count: int,
     skip_own: bool = False,
     index: str = "",
@@ -320,13 +320,13 @@ def _descending(names: Sequence[str]) -> np.ndarray:
 
 
 def _embed_queries(
-    judged: SearchSet, embedder: Embedder, with_bar: bool | None = None
+    judged: SearchSet, embedder: SentenceEmbedder, with_bar: bool | None = None
 ) -> np.ndarray:
     return _finite(embedder.embed(list(judged.queries.values()), with_bar)[0])
 
 
 def _vectors(
-    judged: SearchSet, embedder: Embedder, block: int, with_bar: bool | None = None
+    judged: SearchSet, embedder: SentenceEmbedder, block: int, with_bar: bool | None = None
 ) -> Iterator[np.ndarray]:
     """Yields the vectors of the next `block` documents, float32 [n, width]."""
     texts = (text for _, text, _ in _read_documents(judged.corpus))

@@ -2,16 +2,17 @@
 retrieved in both directions.
 """
 
-from functools import partial
-from typing import NamedTuple, TypeVar
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
 from xlj.config.choices import SIMILARITIES
 from xlj.config.fields import check_choice
+
+if TYPE_CHECKING:  # types only: vectors of --backend=onnx are searched without JAX
+    import jax
 
 _ROWS, _COLUMNS = 2048, 8192  # the size of a block of cosines: 64 MiB
 
@@ -20,7 +21,7 @@ NEIGHBOURS = 4
 
 _MIN_DENSITY = 1e-6  # keeps the margins of isolated sentences finite
 
-Array = TypeVar("Array", np.ndarray, jax.Array)
+Array = TypeVar("Array", np.ndarray, "jax.Array")
 
 
 def ratio_margin(cosines: Array, densities: Array, other_densities: Array) -> Array:
@@ -54,7 +55,8 @@ def neighbours(
 ) -> Neighbours:
     """Finds the nearest targets of each source by cosine, or by margin.
 
-    Ties go to the lowest index. The device must have memory for all targets and a block of cosines.
+    In a process that uses JAX, JAX's device searches. It must have memory for all targets and a
+    block of cosines. Otherwise, NumPy searches. Ties go to the lowest index.
 
     Args:
       source, target: the vectors, float [n, width] and [m, width]; they need not have length 1.
@@ -67,59 +69,69 @@ def neighbours(
     count = min(count, len(target))
     scores = np.empty((len(source), count), np.float32)
     indices = np.empty((len(source), count), np.int64)
-    targets = jnp.asarray(target)
+    search: Any = _nearest
+    targets: Any = target
+    if sys.modules.get("jax"):
+        from xlj.retrieval import device_search
+
+        search, targets = device_search.nearest_on_device, device_search.place(target)
     starts = range(0, len(source), rows)
     for start in tqdm(starts, "searching", disable=len(starts) < 8 or None, leave=False):
         # All blocks have one shape; the last block overlaps the previous one.
         start = min(start, len(source) - rows)
         part = slice(start, start + rows)
         divisors = densities and (densities[0][part], densities[1])
-        scores[part], indices[part] = _nearest(source[part], targets, divisors, count, columns)
+        scores[part], indices[part] = search(source[part], targets, divisors, count, columns)
     return Neighbours(scores, indices)
 
 
-@partial(jax.jit, static_argnames=("count", "columns"))
 def _nearest(
-    source: jax.Array,
-    target: jax.Array,
-    densities: tuple[jax.Array, jax.Array] | None,
+    source: np.ndarray,
+    target: np.ndarray,
+    densities: tuple[np.ndarray, np.ndarray] | None,
     count: int,
     columns: int,
-) -> tuple[jax.Array, jax.Array]:
-    """Returns the scores and indices of the best targets, [rows, count].
+) -> tuple[np.ndarray, np.ndarray]:
+    """Computes `device_search.nearest_on_device` with NumPy."""
+    queries = unit(source, np)
+    scores = np.full((len(source), count), -np.inf, np.float32)
+    indices = np.zeros((len(source), count), np.int64)
+    rows = np.arange(len(source))[:, None]
+    for start in range(0, len(target), columns):
+        part = slice(start, start + columns)
+        of_block = queries @ unit(target[part], np).T
+        if densities is not None:
+            of_block = ratio_margin(of_block, densities[0][:, None], densities[1][part])
+        places = np.broadcast_to(np.arange(start, start + of_block.shape[1]), of_block.shape)
+        scores = np.concatenate([scores, of_block], 1)
+        indices = np.concatenate([indices, places], 1)
+        best = _top(scores, count)
+        scores, indices = scores[rows, best], indices[rows, best]
+    return scores, indices
+
+
+def _top(scores: np.ndarray, count: int) -> np.ndarray:
+    """Returns the columns of the highest scores of each row, best first, int64 [rows, count]. Ties
+    go to the lowest column."""
+    if count == 1:
+        return scores.argmax(1)[:, None]
+    lowest = np.partition(scores, -count, axis=1)[:, [-count]]
+    above, equal = scores > lowest, scores == lowest
+    selected = above | equal & (equal.cumsum(1) <= count - above.sum(1, keepdims=True))
+    columns = np.nonzero(selected)[1].reshape(-1, count)
+    order = np.argsort(-np.take_along_axis(scores, columns, 1), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, 1)
+
+
+def unit(vectors: Array, numpy: Any) -> Array:
+    """Divides vectors [n, width] by their L2 norms.
 
     Args:
-      densities: of the sources [rows] and of all targets, as in `neighbours`; None for cosines.
-      columns: how many targets are compared at a time.
+      numpy: the module of the array: numpy, or jax.numpy.
     """
-    queries, last = _unit(source), len(target) - columns
-
-    def merge_block(
-        block: jax.Array, best: tuple[jax.Array, jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
-        start = jnp.minimum(block * columns, last)
-        keys = _unit(jax.lax.dynamic_slice_in_dim(target, start, columns))
-        scores = jnp.matmul(queries, keys.T, precision=jax.lax.Precision.HIGHEST)
-        if densities is not None:
-            source_densities, target_densities = densities
-            target_densities = jax.lax.dynamic_slice_in_dim(target_densities, start, columns)
-            scores = ratio_margin(scores, source_densities[:, None], target_densities)
-        places = start + jnp.arange(columns)
-        scores = jnp.where(places >= block * columns, scores, -jnp.inf)
-        # Among equal values, top_k prefers the first. Earlier blocks have lower indices.
-        of_block, at = jax.lax.top_k(scores, min(count, columns))
-        scores = jnp.concatenate([best[0], of_block], 1)
-        indices = jnp.concatenate([best[1], places[at]], 1)
-        scores, at = jax.lax.top_k(scores, count)
-        return scores, jnp.take_along_axis(indices, at, 1)
-
-    empty = jnp.full((len(source), count), -jnp.inf), jnp.zeros((len(source), count), jnp.int32)
-    return jax.lax.fori_loop(0, -(-len(target) // columns), merge_block, empty)
-
-
-def _unit(vectors: jax.Array) -> jax.Array:
-    vectors = vectors.astype(jnp.float32)
-    return vectors / jnp.maximum(jnp.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    vectors = vectors.astype(np.float32)
+    lengths = numpy.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / numpy.maximum(lengths, 1e-12)
 
 
 class Nearest(NamedTuple):

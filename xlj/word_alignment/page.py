@@ -11,11 +11,13 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from xlj.io.markup import document, node
-from xlj.word_alignment.aligner import PairLinks
 from xlj.word_alignment.sentence_pairs import Pair
+
+if TYPE_CHECKING:  # types only: results of the ONNX backend need no JAX
+    from xlj.word_alignment.aligner import PairLinks
 
 _SCRIPT, _STYLE = (Path(__file__).with_suffix(suffix) for suffix in (".js", ".css"))
 _DATA = '<script type="application/json" id="data">'
@@ -49,7 +51,7 @@ class Page(AbstractContextManager):
         if kind is None:
             self._file.write(f"\n]{self._tail}".encode())
 
-    def add(self, pair: Pair, aligned: PairLinks) -> None:
+    def add(self, pair: Pair, aligned: "PairLinks") -> None:
         """Adds a pair and its links."""
         confidences = [round(value, 4) for value in aligned.confidences.tolist()]
         links = [[*link, c] for link, c in zip(aligned.links.tolist(), confidences, strict=True)]

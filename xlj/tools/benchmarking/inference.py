@@ -19,6 +19,7 @@ from xlj.config.choices import AlignmentOptions
 from xlj.inference.pretrained import Pretrained
 from xlj.interop import sentence_modules, to_hugging_face
 from xlj.models import encoder
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.retrieval.embedder import Embedder
 from xlj.sharding.meshes import one_device
 from xlj.sharding.trees import named_leaves, replicated
@@ -107,7 +108,7 @@ def _folder(pretrained: Pretrained) -> Iterator[Path]:
     exported = to_hugging_face.plan(leaves, model, pieces, headless=True)
     with tempfile.TemporaryDirectory() as folder:
         to_hugging_face.write(Path(folder), exported, leaves, model, pieces)
-        modules = sentence_modules.pooling_only(model, "mean")
+        modules = sentence_modules.pooling_only(model.positions - FIRST_POSITION, "mean")
         sentence_modules.write(Path(folder), modules, {}, model.hidden)
         yield Path(folder)
 
