@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from xlj.config import ConfigError
+from xlj.config import ConfigError, Model
 from xlj.interop.folder import CONFIG, MODULES, WEIGHTS, Folder, inside, refuse_pickles
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
