@@ -260,7 +260,7 @@ def _fill(template: str, language: str) -> str:
 
 def _mine_negatives(flags: Namespace, languages: Sequence[str], ranks: tuple[int, int]) -> None:
     """Mines the negatives of the examples of each language, and prints a line of JSON for each."""
-    from xlj.api.encoder import load
+    from xlj.api.loading import load
     from xlj.retrieval import mining, negatives, search, sentence_files
 
     rule = negatives.Rule(*ranks, flags.count, flags.margin, flags.relative_margin)

@@ -219,7 +219,11 @@ def _read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
     }
     sizes = [int(entry.partition("=")[0]) for entry in options["dimensions"]]
     return sentence_modules.trained(
-        model, options["pooling"], options["dense"], prompts if any(prompts.values()) else {}, sizes
+        sentence_modules.pooling_only(model.positions - FIRST_POSITION, options["pooling"]),
+        model.hidden,
+        options["dense"],
+        prompts if any(prompts.values()) else {},
+        sizes,
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from xlj.config import ConfigError, Model
+from xlj.config import ConfigError
 from xlj.interop.folder import CONFIG, MODULES, WEIGHTS, Folder, inside, refuse_pickles
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
@@ -309,26 +309,30 @@ def pooling_only(length: int, pooling: str) -> SentenceModules:
 
 
 def trained(
-    model: Model, pooling: str, dense: int, prompts: Mapping[str, str], sizes: Sequence[int]
+    pooling: SentenceModules,
+    width: int,
+    dense: int,
+    prompts: Mapping[str, str],
+    sizes: Sequence[int],
 ) -> SentenceModules:
     """Returns the modules of vectors that `objectives.contrast` has trained.
 
     Args:
-      pooling: `mean` or `first`.
+      pooling: the pooling.
+      width: of the encoder.
       dense: outputs of the linear layer after the pooling; 0 for no such layer.
       prompts: the prompts `query` and `document`; empty for none.
       sizes: the numbers of first dimensions that were trained too (Matryoshka).
     """
     steps: tuple[Dense | None, ...] = (None,)
     if dense:
-        steps = (Dense(model.hidden, dense, "Identity", bias=False), None)
+        steps = (Dense(width, dense, "Identity", bias=False), None)
     settings: Record = {"similarity_fn_name": "cosine"}
     if prompts:
         settings |= {"prompts": dict(prompts), "default_prompt_name": None}
     if sizes:
-        settings["matryoshka_dimensions"] = sorted([*sizes, dense or model.hidden])
-    only_pooling = pooling_only(model, pooling)
-    return dataclasses.replace(only_pooling, steps=steps, settings=settings)
+        settings["matryoshka_dimensions"] = sorted([*sizes, dense or width])
+    return dataclasses.replace(pooling, steps=steps, settings=settings)
 
 
 def _write(file: Path, content: list | dict) -> None:
