@@ -226,6 +226,18 @@ def test_bad_records_are_skipped_and_counted_by_reason(own, tmp_path):
     }  # fmt: skip
 
 
+def test_examples_may_have_neither_negatives_nor_scores(own, tmp_path):
+    records = [{"anchor": f"which cat {n}", "positive": f"cat {n}"} for n in range(200)]
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    (tmp_path / "en.jsonl").write_text(text, "utf-8")
+    own.data.examples, own.data.languages = f"{tmp_path}/{{language}}.jsonl", "en"
+    own.objectives.contrast.loss, own.objectives.contrast.negatives = "softmax", 0
+    own.data.vocabulary_size = 40
+    (task,) = prepare_rows(parse(own)).tasks("examples")
+    assert [field.name for field in task.fields] == ["query", "positive"]
+    assert task.train.sentences + task.held_out.sentences == 200
+
+
 def test_packing_fills_rows_and_drops_examples_without_tokens():
     kind = row_kinds.load("examples?negatives=1&query_length=32")
     rng = np.random.default_rng(0)

@@ -213,7 +213,7 @@ def _placeholders(languages: Mapping[str, tuple[str, ...]], key: str) -> dict[st
 
 def _source_finder(data: Data, request: _Requested) -> Callable[[str, str], list[TextSource]]:
     key, columns = request.key, request.columns
-    if request.optional:
+    if request.deciding:
         return lambda text, _: open_examples(text, columns, request.optional, request.deciding, key)
     return lambda text, _: open_sources(text, columns, data, key)
 
