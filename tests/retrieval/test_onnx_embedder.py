@@ -4,6 +4,9 @@ import json
 import re
 import subprocess
 import sys
+import threading
+from http.client import HTTPConnection
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -65,14 +68,46 @@ def test_vectors_equal_those_of_jax(exported, texts):
     assert (cosines > 0.99).all() and (cosines < 1).any()
 
 
-def test_code_of_the_page_runs(exported, tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs/embed.md").read_text("utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+def code_of(page):
+    text = (Path(__file__).parents[2] / "docs" / page).read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return code
+
+
+@pytest.fixture
+def folder(exported, tmp_path, monkeypatch):
+    """The current folder, in which the exported folder has the name of the pages."""
     monkeypatch.chdir(tmp_path)
     Path("exported").symlink_to(exported)
+
+
+def test_code_of_the_page_runs(folder):
     namespace = {"xlj": xlj}
-    exec(code, namespace)
+    exec(code_of("embed.md"), namespace)
     assert namespace["vectors"].shape == (2, 32)
+
+
+def test_the_server_of_the_page_answers(folder, monkeypatch):
+    servers = []
+    with monkeypatch.context() as patch:
+        patch.setattr(ThreadingHTTPServer, "serve_forever", lambda server: servers.append(server))
+        exec(code_of("serve.md").replace("8080", "0"), namespace := {})
+    threading.Thread(target=servers[0].serve_forever, daemon=True).start()
+    connection = HTTPConnection(*servers[0].server_address, timeout=30)
+    texts = ["A cat sleeps.", "Good morning!"]
+    answers = []
+    for body in (json.dumps({"inputs": texts}), "{", '{"inputs": [3]}', "{}"):
+        connection.request("POST", "/", body)
+        answer = connection.getresponse()
+        answers.append((answer.status, json.loads(answer.read())))
+        connection.close()
+    servers[0].shutdown()
+    servers[0].server_close()
+    expected = namespace["model"].encode(texts)
+    assert answers[0][0] == 200
+    np.testing.assert_allclose(answers[0][1], expected, rtol=1e-6)
+    assert [status for status, _ in answers[1:]] == [400] * 3
+    assert "not a string" in answers[2][1]["error"]
 
 
 def test_the_card_has_the_loss_of_int8(exported):
@@ -126,7 +161,7 @@ def test_commands_compute_the_same_without_jax(exported, texts, tmp_path, call):
     assert (tmp_path / "jax.txt").read_text() == (tmp_path / "onnx.txt").read_text()
     manifests = [json.loads((tmp_path / x / "manifest.json").read_text()) for x in ("jax", "onnx")]
     assert manifests[0]["checkpoint"] != manifests[1]["checkpoint"]
-    with pytest.raises(ConfigError, match="differ from .*: checkpoint;"):
+    with pytest.raises(ConfigError, match="differ from .*: backend, checkpoint;"):
         call(embed.main, *arguments("onnx")[1][1:], "--backend=onnx-int8")
 
 

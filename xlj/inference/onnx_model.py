@@ -11,6 +11,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.tokenizer.layout import PAD
+from xlj.data.tokenizer.sentence_tokenizer import SentenceTokenizer
 from xlj.interop import sentence_modules, tokenizer_files
 from xlj.interop.onnx_graph import DATA_SUFFIX
 from xlj.interop.onnx_names import FILES, METADATA, METADATA_VERSION
@@ -56,11 +57,9 @@ class OnnxModel:
         self.layers, self.default_layer = record["layers"], record["default_layer"]
         self.hidden, self.max_tokens = record["hidden"], record["max_tokens"]
         self.sentence = sentence_modules.from_record(record["sentence"])
-        self.vocabulary = tokenizer_files.read(folder)
+        self.vocabulary = SentenceTokenizer(folder / tokenizer_files.JSON, record["tokenizer"])
         self.outputs = [output.name for output in self._session.get_outputs()]
         self._inputs = [value.name for value in self._session.get_inputs()]
-        self._native_ids = self.vocabulary.native_ids.astype(np.int64)
-        self._native_ids[PAD] = record["pad"]
 
     @cached_property
     def digest(self) -> str:
@@ -76,11 +75,11 @@ class OnnxModel:
         """Computes an output of the graph.
 
         Args:
-          tokens: xlj's ids with padding, int [rows, length].
+          tokens: ids of `vocabulary` with padding, int [rows, length].
           inputs: optional inputs of the graph.
         """
         feed = {
-            "input_ids": self._native_ids[tokens],
+            "input_ids": self.vocabulary.native_ids[tokens],
             "attention_mask": (tokens != PAD).astype(np.int64),
             "token_type_ids": np.zeros(tokens.shape, np.int64),
         }

@@ -23,6 +23,7 @@ import numpy as np
 from xlj.config import Model
 from xlj.contracts.arrays import PyTree
 from xlj.data.tokenizer.layout import PAD
+from xlj.data.tokenizer.sentence_tokenizer import describe
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.families.interface import SURPLUS
 from xlj.families.modern import is_local
@@ -129,7 +130,7 @@ class _Writer:
             "default_layer": middle_layer(model.layers),
             "hidden": model.hidden,
             "max_tokens": model.positions - FIRST_POSITION,
-            "pad": self._pad(),
+            "tokenizer": describe(self._vocabulary),
             "weights": self._weights,
             "sentence": sentence.record() if sentence else None,
         }

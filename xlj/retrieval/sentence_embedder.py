@@ -6,7 +6,7 @@ The module imports no JAX, since `onnx_embedder` computes without JAX.
 import abc
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from tqdm import tqdm
@@ -15,13 +15,19 @@ from xlj.config import ConfigError
 from xlj.config.choices import POOLINGS
 from xlj.config.fields import check_choice
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
-from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.sentence_modules import Dense, SentenceModules
 
 Advance = Callable[[int], object]
 """A callback for progress bars. It takes the number of sentences since the last call."""
 
 _CHUNK = 8192  # how many sentences are tokenized at a time
+
+
+class Tokenizer(Protocol):
+    """A tokenizer of sentences."""
+
+    def encode(self, lines: Sequence[str]) -> Ragged:
+        """Encodes lines without `<s>` and `</s>`, which have the ids of xlj's layout."""
 
 
 class Encoding(NamedTuple):
@@ -35,7 +41,7 @@ class Encoding(NamedTuple):
       sentence: the sentence-transformers modules; None if the model has none.
     """
 
-    vocabulary: Vocabulary
+    vocabulary: Tokenizer
     layers: int
     default_layer: int
     hidden: int

@@ -77,7 +77,7 @@ def read(model: bytes) -> Codec:
         token marks both the start and the end of a text, the ids have gaps, or the markers of words
         are unknown. The caller puts the file name before the message.
     """
-    tokenizer = _load_tokenizer(model)
+    tokenizer = load_tokenizer(model)
     description = json_file.parse(model, "tokenizer.json")
     ids = tokenizer.get_vocab(with_added_tokens=True)
     specials = _find_specials(description, ids)
@@ -149,7 +149,7 @@ def add_specials(model: bytes, named: Mapping[str, Sequence[str]]) -> bytes:
       ConfigError: if the library cannot read the file. The caller puts the file name before the
         message.
     """
-    tokenizer = _load_tokenizer(model)
+    tokenizer = load_tokenizer(model)
     description = json_file.parse(model, "tokenizer.json")
     ids = tokenizer.get_vocab(with_added_tokens=True)
     assigned = _find_assigned(description, ids)
@@ -226,7 +226,13 @@ def convert_errors(problem: str) -> Iterator[None]:
         raise ConfigError(f"{problem} ({shortened(str(error))})") from None
 
 
-def _load_tokenizer(model: bytes) -> Any:
+def load_tokenizer(model: bytes) -> Any:
+    """Loads a tokenizer that does not truncate, pad, or encode the names of special tokens.
+
+    Raises:
+      ConfigError: if the `tokenizers` library cannot read the file. The caller puts the file name
+        before the message.
+    """
     import tokenizers
 
     with convert_errors(f"cannot be read as tokenizer.json by tokenizers {tokenizers.__version__}"):
@@ -259,7 +265,7 @@ def _mask_encoder(
 
     @functools.cache  # a file takes seconds to load, and few callers encode masks
     def load() -> Any:
-        return _load_tokenizer(json.dumps({**description, "added_tokens": tokens}).encode())
+        return load_tokenizer(json.dumps({**description, "added_tokens": tokens}).encode())
 
     def encode(text: str) -> list[int]:
         return load().encode(text.replace(MASK, mask), add_special_tokens=False).ids
