@@ -25,7 +25,7 @@ RULES: tuple[tuple[str, MuonDimensionNumbers | None], ...] = (
     (r"layers/feed_forward/(inner|outer)/kernel", _STACKED),
     (r"layers/.*/(bias|scale)|layers/attention/gates/kernel", None),
     (r"embeddings/.*|position_bias/table|final_norm/.*", None),
-    (r"(\w+_)?head/.*", None),
+    (r"(\w+_)?head/.*|sentence/.*", None),
 )
 """Pairs (regular expression over a parameter's name, axes for Muon or None for AdamW). The first
 match applies. A name may have the prefix `generator/`. As in Jordan's runs, AdamW updates heads,
