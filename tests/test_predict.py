@@ -159,6 +159,7 @@ def test_predictions_equal_those_of_fine_tuning(kind, runs, folders, call, tmp_p
     assert kind == "question_answering" or next(iter(trained.test.values()))["en"] > 60
 
 
+@pytest.mark.slow
 def test_the_export_of_an_imported_folder_has_the_same_files(folders, tmp_path):
     """The separator of pairs and the length of rows are part of these files."""
     folder = folders("classification")

@@ -258,6 +258,7 @@ def test_sigterm_stops_the_current_run_and_starts_no_other(sweep):
     assert not (sweep.runs / "b").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file", sorted((ROOT / "configs/sweeps").glob("*.py")), ids=lambda f: f.stem
 )

@@ -69,7 +69,7 @@ def test_a_flipped_bit_never_changes_restored_arrays(tiny, store, trained, tmp_p
 
 
 @pytest.mark.parametrize(
-    "damage", [*(pytest.param(x, marks=pytest.mark.slow) for x in ("deleted", "emptied")), "halved"]
+    "damage", [pytest.param(x, marks=pytest.mark.slow) for x in ("deleted", "emptied", "halved")]
 )
 def test_a_damaged_file_is_one_clear_error_or_has_no_effect(
     tiny, store, trained, tmp_path, damage, monkeypatch, capsys, caplog

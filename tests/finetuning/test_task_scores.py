@@ -16,7 +16,12 @@ from xlj.sharding.trees import shardings
 MODEL = Model(layers=1, hidden=16, heads=2, intermediate=32, positions=66, init_std=0.3)
 
 
-@pytest.mark.parametrize("kind", SUPERVISED)
+FAST = ("classification", "tagging", "question_answering")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k not in FAST)) for k in SUPERVISED]
+)
 def test_predictions_equal_the_output_of_the_head(kind):
     rng = np.random.default_rng(0)
     tokens = np.full((300, 64), PAD, np.int32)

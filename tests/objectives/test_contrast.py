@@ -137,7 +137,9 @@ def expected(options, examples, places, scores, fields):
     )
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=[pytest.mark.slow] * (c == "back_and_within")) for c in CASES]
+)
 def test_losses_and_gradients_equal_numpy_on_several_devices(
     case, model, params_of, keys_of, monkeypatch
 ):

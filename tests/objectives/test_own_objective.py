@@ -222,6 +222,7 @@ def test_keys_of_an_own_objective_are_checked_like_all_others(tiny, module):
         parse(config)
 
 
+@pytest.mark.slow
 def test_the_command_line_accepts_keys_of_an_own_objective(module):
     (module.parent / "my_config.py").write_text(CONFIG_CODE, encoding="utf-8")
 

@@ -85,7 +85,10 @@ def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     chex.assert_trees_all_close(parts, result, rtol=1e-7, atol=1e-5)
 
 
-@pytest.mark.parametrize("length, count, most, layer", [(48, 10, 1, 1), (128, 30, 4, 0)])
+@pytest.mark.parametrize(
+    "length, count, most, layer",
+    [pytest.param(48, 10, 1, 1, marks=pytest.mark.slow), (128, 30, 4, 0)],
+)
 @BOTH_KINDS_OF_NEGATIVES
 def test_the_whole_step_equals_numpy(
     options, length, count, most, layer, full_model, params_of, keys_of, step_of

@@ -60,6 +60,7 @@ def test_rows_contain_the_text(built, text):
     assert dropped == {"empty side": 1, held_out.REASON: dropped[held_out.REASON]}
 
 
+@pytest.mark.slow
 def test_the_requested_share_of_lines_is_held_out(built, text):
     low = {}
     for side, language in enumerate(("xx", "yy")):

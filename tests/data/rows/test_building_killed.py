@@ -60,6 +60,7 @@ def test_a_killed_run_loses_only_unfinished_units(built, config, tmp_path, monke
     assert files(RowStore(tmp_path / built.path.name)) == files(built)
 
 
+@pytest.mark.slow
 def test_a_damaged_unit_is_rebuilt(built, config, tmp_path):
     rows_config = config(tmp_path)
     prepare_rows(rows_config)

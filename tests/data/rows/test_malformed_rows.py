@@ -34,6 +34,7 @@ def test_by_default_malformed_records_are_an_error_that_names_the_key(malformed)
         prepare_rows(malformed("cache"))
 
 
+@pytest.mark.slow
 def test_skipped_records_are_counted_and_the_first_place_of_each_reason_is_stored(
     malformed, tmp_path
 ):
