@@ -57,6 +57,7 @@ def test_an_error_while_writing_names_the_output(expect_error, tmp_path, monkeyp
             "import", "--source=none", f"--output={tmp_path}/new")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_extend_adds_pieces_and_keeps_the_parameters_of_old_pieces(tmp_path, call):
     sizes = {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 8, "positions": 42}
     model = Model(**sizes, tied=False)  # so that the head has its own table

@@ -21,6 +21,7 @@ def local_devices(monkeypatch):
     monkeypatch.setattr(topologies.Topology, "devices", lambda self: jax.devices()[: self.size])
 
 
+@pytest.mark.slow
 def test_a_plan_is_printed_and_written(call, tmp_path):
     path, programs = tmp_path / "plan.json", tmp_path / "programs"
     printed = call(

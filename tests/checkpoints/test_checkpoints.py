@@ -182,6 +182,7 @@ def test_a_folder_without_a_checkpoint_is_reported(tmp_path):
         reading.find(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_the_parameters_and_vocabulary_of_another_run(
     tiny, store, trained, tmp_path
 ):
@@ -309,6 +310,7 @@ def test_large_embeddings_are_stored_in_equal_pieces_if_possible():
     assert piece(1000, 768) is piece(24, 2048, 2048) is piece() is None
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_finite_stops_and_writes_the_rows_to_a_file(
     tiny, store, tmp_path, devices
 ):

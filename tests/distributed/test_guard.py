@@ -115,7 +115,8 @@ def test_survivors_name_the_process_that_was_killed(members, lost):
     assert all(f"process {lost} of 3" in each and "SIGKILL" in each for each in messages)
 
 
-@pytest.mark.parametrize("lost", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 1])
 def test_the_process_of_a_killed_guard_is_killed_too(members, lost):
     run = members(3)
     run.guards[lost].kill()

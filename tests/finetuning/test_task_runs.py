@@ -458,6 +458,7 @@ def test_languages_of_an_empty_split_are_an_error_only_if_the_user_set_them(sett
         finetuning.parse(settings, [f"{key}_languages"])
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_with_the_same_result(settings, tmp_path, monkeypatch):
     config = finetuning.parse(settings)
     whole = task_runs.run(config, tmp_path / "whole").runs[0]

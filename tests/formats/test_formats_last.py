@@ -64,6 +64,7 @@ def test_checkpoints_of_every_format_can_be_read(archive, tmp_path):
     assert checkpoint.step == make_formats.STEPS and checkpoint.digest() == expected["digest"]
 
 
+@pytest.mark.slow
 def test_training_resumes_from_archived_rows_and_an_archived_checkpoint(tmp_path, monkeypatch):
     cache, expected = unpack(ROWS[-1], tmp_path / "rows")
     folder, _ = unpack(CHECKPOINTS[-1], tmp_path / "checkpoint")

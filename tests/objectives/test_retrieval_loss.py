@@ -61,6 +61,7 @@ def plain_losses(first, second, allowed, kind):
     return jnp.stack(losses)
 
 
+@pytest.mark.slow
 @BOTH_KINDS_OF_NEGATIVES
 def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     objective = compiled(contrast.objective("retrieval", options, model, CORPUS))
@@ -142,6 +143,7 @@ def test_the_whole_step_equals_numpy(
     assert objective.losses["retrieval"].weight == 3
 
 
+@pytest.mark.slow
 @BOTH_KINDS_OF_NEGATIVES
 def test_the_gradient_is_that_of_one_loss_over_all_rows(options, model, params_of, keys_of):
     """A sentence has gradients from its own pair and as a negative of pairs in other

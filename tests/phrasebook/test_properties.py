@@ -73,6 +73,7 @@ def meanings():
     return [draw(3, index) for index in range(60_000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_draws_vary(language, meanings):
     texts = {realise(meaning, language).text for meaning in meanings}

@@ -12,6 +12,7 @@ from xlj.sharding import devices
 from xlj.training import loop, resources, start
 
 
+@pytest.mark.slow
 def test_a_run_retains_memory_between_steps_and_releases_it_before_other_work(
     tiny, store, tmp_path, monkeypatch
 ):

@@ -107,6 +107,7 @@ def test_sigterm_stops_the_builder(config, tmp_path):
         assert wait_for(lambda: try_lock(file), None, seconds=5)
 
 
+@pytest.mark.slow
 def test_errors_of_the_builder_process_are_raised_as_config_errors(config, tmp_path):
     too_large = config(tmp_path, vocabulary="", vocabulary_size=200_000, vocabulary_lines=2000)
     with pytest.raises(ConfigError, match="vocabulary_size=200000 is too large .* at most"):

@@ -66,6 +66,7 @@ def test_a_manifest_without_malformed_records_has_no_field_for_them(built):
             assert "malformed" not in json.loads(file.read_bytes())
 
 
+@pytest.mark.slow
 def test_too_many_malformed_records_are_an_error_with_one_or_several_workers(
     malformed, monkeypatch
 ):

@@ -167,7 +167,8 @@ def test_damage_in_a_bucket_is_reported(small, corpus, bucket, tmp_path):
         RowStore(store.path)
 
 
-@pytest.mark.parametrize("ranges", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("ranges", [True, False])
 def test_rows_are_built_from_text_on_a_web_server(small, corpus, tmp_path, ranges):
     files = {f"/{f.relative_to(corpus)}": f.read_bytes() for f in corpus.rglob("*.t*")}
     expected = prepare_rows(small(corpus, tmp_path / "here", duplicates="keep"))
