@@ -88,8 +88,17 @@ def test_blocks_yields_commands_and_code(tmp_path):
     assert list(blocks(page)) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        # This tutorial trains two encoders.
+        pytest.param(
+            page, marks=getattr(pytest.mark, "extra" if page.stem == "sentences" else "slow")
+        )
+        for page in TUTORIALS
+    ],
+    ids=lambda page: page.stem,
+)
 def test_a_tutorial_runs(page, folder):
     for kind, text in blocks(page):
         run(kind, text, folder)

@@ -12,7 +12,7 @@ from xlj.data.rows.store import RowStore
 from xlj.training import loop, metrics, start
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_run_replaces_damaged_rows_by_padding_and_stays_finite(every, tmp_path, capsys, devices):
     devices(1)
     every.objectives.distillation.batch_size, every.objectives.distillation.teacher = 0, ""

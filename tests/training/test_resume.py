@@ -110,7 +110,7 @@ def kill_when(process, workdir, after_step, delay):
     process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 def test_a_run_killed_at_any_moment_ends_with_the_same_bits(config_file, whole, tmp_path):
     killed = tmp_path / "killed"
     saved_steps = []
