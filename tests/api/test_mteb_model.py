@@ -105,12 +105,12 @@ def test_prompts_are_those_of_the_type_and_the_revision_depends_on_them(folder):
     mteb = pytest.importorskip("mteb")
     encoder, of_task = xlj.load(folder), [task.metadata for task in tasks()]
     kinds = (mteb.types.PromptType.query, mteb.types.PromptType.document, None)
-    assert [mteb_model.prompt(encoder.pretrained, of_task[0], kind) for kind in kinds] == [
+    assert [mteb_model.prompt(encoder.pretrained.sentence, of_task[0], kind) for kind in kinds] == [
         "Frage: ", "Text: ", None,
     ]  # fmt: skip
-    assert mteb_model.prompt(encoder.pretrained, of_task[1], None) == "Satz: "
+    assert mteb_model.prompt(encoder.pretrained.sentence, of_task[1], None) == "Satz: "
     without = encoder.pretrained._replace(sentence=None)
-    assert [mteb_model.prompt(without, of_task[0], kind) for kind in kinds] == ["", "", None]
+    assert [mteb_model.prompt(None, of_task[0], kind) for kind in kinds] == ["", "", None]
     metas = [xlj.Encoder(each, "runs/a").mteb_model_meta for each in (encoder.pretrained, without)]
     assert metas[0].name == "xlj/a" and metas[0].revision != metas[1].revision
     assert metas[0].revision == encoder.mteb_model_meta.revision
