@@ -303,8 +303,8 @@ def _export(flags: Namespace, output: Path) -> None:
     if flags.text and not flags.int8:
         raise ConfigError("--text measures what int8 weights change; set --int8 too")
     from xlj.conversion.exporting import export
-    from xlj.conversion.extending import read_texts
     from xlj.conversion.graphs import Graphs
+    from xlj.data.text.cleaning import read_texts
 
     graphs = Graphs(flags.int8, read_texts(flags.text)) if flags.format == "onnx" else None
     export(flags.checkpoint, output, flags.layer, flags.pooling or "", graphs=graphs)

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli import command, outputs, sentence_vectors
+from xlj.cli import command, compute_flags, outputs, sentence_vectors
 from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
 
@@ -72,6 +72,10 @@ def add(parser: Parser) -> None:
     _add_negatives(parser)
 
 
+_RULE = {"ranks": "1-100", "count": 7, "margin": 0.0, "relative_margin": 0.95}
+"""The flags that select negatives, with their defaults."""
+
+
 def _add_negatives(parser: Parser) -> None:
     add = parser.add_argument
     add("--negatives", action="store_true", help="mine negatives for --examples")
@@ -91,21 +95,18 @@ def _add_negatives(parser: Parser) -> None:
     add(
         "--ranks",
         metavar="A-B",
-        default="1-100",
         help="with --negatives: ranks among the passages, without the positives [1-100]",
     )
     add(
         "--count",
         metavar="N",
         type=at_least(1),
-        default=7,
         help="with --negatives: maximum number of negatives of a query [7]",
     )
     add(
         "--margin",
         metavar="M",
         type=float,
-        default=0.0,
         help="with --negatives: the cosine of a negative is at most the cosine of the positive "
         "minus M [0]",
     )
@@ -113,7 +114,6 @@ def _add_negatives(parser: Parser) -> None:
         "--relative_margin",
         metavar="R",
         type=float,
-        default=0.95,
         help="with --negatives: the cosine of a negative is at most R times the cosine of the "
         "positive [0.95]",
     )
@@ -121,8 +121,9 @@ def _add_negatives(parser: Parser) -> None:
 
 def check(flags: Namespace) -> None:
     """Raises a `ConfigError` if flags contradict each other, or the output cannot be written."""
-    if flags.examples or flags.corpus or flags.languages:
-        raise ConfigError("--examples, --corpus and --languages need --negatives")
+    for name in ("examples", "corpus", "languages", *_RULE):
+        if getattr(flags, name) is not None:
+            raise ConfigError(f"--{name} needs --negatives")
     for name in ("source", "target"):
         if getattr(flags, name) is None:
             raise ConfigError(f"name a text file with --{name}=FILE")
@@ -221,7 +222,10 @@ def _mine_pairs(flags: Namespace) -> None:
 
 
 def check_negatives(flags: Namespace) -> tuple[list[str], tuple[int, int]]:
-    """Raises a `ConfigError` if flags contradict --negatives, or the outputs cannot be written.
+    """Sets the defaults of `_RULE`.
+
+    Raises:
+      ConfigError: if flags contradict --negatives, or the outputs cannot be written.
 
     Returns:
       The languages, or one empty text; and the range of ranks.
@@ -233,6 +237,9 @@ def check_negatives(flags: Namespace) -> tuple[list[str], tuple[int, int]]:
     if not flags.examples or not flags.output:
         raise ConfigError("--negatives needs --examples=FILES and --output=FILE")
     sentence_vectors.check_search(flags)
+    for name, default in _RULE.items():
+        if getattr(flags, name) is None:
+            setattr(flags, name, default)
     first, _, last = flags.ranks.partition("-")
     if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
         raise ConfigError(f"--ranks={flags.ranks}: use two ranks from 1, such as 10-100")
@@ -260,12 +267,11 @@ def _fill(template: str, language: str) -> str:
 
 def _mine_negatives(flags: Namespace, languages: Sequence[str], ranks: tuple[int, int]) -> None:
     """Mines the negatives of the examples of each language, and prints a line of JSON for each."""
-    from xlj.api.loading import load
     from xlj.retrieval import mining, negatives, search, sentence_files
 
     rule = negatives.Rule(*ranks, flags.count, flags.margin, flags.relative_margin)
-    encoder = load(flags.checkpoint)
     layers = () if flags.layer is None else (flags.layer,)
+    encoder = compute_flags.load_sentence_encoder(flags, layers, flags.pooling)
     embedders = [
         encoder.role_embedder(role, None, layers, flags.pooling, None)
         for role in ("query", "document")

@@ -101,6 +101,12 @@ def test_the_command_writes_examples_for_each_language(checkpoint, call, tmp_pat
             assert len(Reader(3, True).examples(record)) == 2  # training reads it
 
 
+@pytest.mark.parametrize("flag", ["examples=a", "count=7", "ranks=1-100", "margin=0"])
+def test_flags_of_negatives_are_refused_without_it(call, flag):
+    with pytest.raises(ConfigError, match=f"--{flag.partition('=')[0]} needs --negatives"):
+        call(mine.main, "--checkpoint=none", "--source=a", "--target=b", f"--{flag}")
+
+
 @pytest.mark.parametrize(
     "flags, message",
     [

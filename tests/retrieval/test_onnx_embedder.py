@@ -15,7 +15,7 @@ import pytest
 import xlj
 from xlj import convert, phrasebook
 from xlj.config import ConfigError
-from xlj.inference import onnx_model
+from xlj.inference import onnx_model as backend
 from xlj.interop.onnx_names import FILES
 
 pytest.importorskip("onnx", reason="pip install '.[onnx]'")
@@ -63,6 +63,7 @@ def test_vectors_equal_those_of_jax(exported, texts):
     np.testing.assert_array_equal(found.targets.indices[:, 0], range(9))
     assert len(onnx_model.mine(lines[4:13], lines[4:13])[0]) == 9
     int8 = xlj.load(exported, backend="onnx-int8")
+    assert onnx_model.digest == backend.digest(exported, "float32")
     assert int8.digest != onnx_model.digest and "int8" not in repr(onnx_model)
     cosines = onnx_model.similarity_pairwise(encoded, int8.encode(lines[:2], truncate_dim=7))
     assert (cosines > 0.99).all() and (cosines < 1).any()
@@ -123,20 +124,25 @@ def test_the_card_has_the_loss_of_int8(exported):
 ONE_PROCESS = """
 import json, sys
 sys.modules["jax"] = None  # importing JAX fails
-from xlj import embed, retrieve
+from xlj import embed, mine, retrieve
 for arguments in json.loads(sys.argv[1]):
-    code = {"embed": embed, "retrieve": retrieve}[arguments[0]].main(arguments[1:])
+    code = {"embed": embed, "mine": mine, "retrieve": retrieve}[arguments[0]].main(arguments[1:])
     assert code == 0, arguments
 assert not [name for name in sys.modules if name.startswith("jax.")]
 """
 
 
 def test_commands_compute_the_same_without_jax(exported, texts, tmp_path, call):
-    """embed, its shards, which resume, and retrieve, in a process that cannot import JAX."""
-    from xlj import embed, retrieve
+    """embed, its shards, which resume, retrieve, and mine, in a process that cannot import JAX."""
+    from xlj import embed, mine, retrieve
 
     text = f"--input={texts}/en.txt"
     sides = [f"--source={texts}/en.txt", f"--target={texts}/de.txt"]
+
+    lines = [(texts / f"{x}.txt").read_text("utf-8").splitlines() for x in ("en", "de")]
+    records = [{"query": a, "pos": b} for a, b in list(zip(*lines, strict=True))[4:20]]
+    text_of_records = "".join(json.dumps(record) + "\n" for record in records)
+    (tmp_path / "examples.jsonl").write_text(text_of_records, "utf-8")
 
     def arguments(backend):
         common = [f"--checkpoint={exported}", f"--backend={backend}"]
@@ -147,10 +153,19 @@ def test_commands_compute_the_same_without_jax(exported, texts, tmp_path, call):
             shard,
             ["retrieve", *common, *sides, f"--output={tmp_path}/{backend}.txt"],
             ["retrieve", *common, *sides, "--similarity=margin"],
+            [
+                "mine",
+                "--negatives",
+                *common,
+                f"--examples={tmp_path}/examples.jsonl",
+                f"--output={tmp_path}/{backend}.jsonl",
+                "--relative_margin=2",
+                "--margin=-1",
+            ],
         ]
 
     for name, *rest in arguments("jax"):
-        call({"embed": embed, "retrieve": retrieve}[name].main, *rest)
+        call({"embed": embed, "mine": mine, "retrieve": retrieve}[name].main, *rest)
     command = [sys.executable, "-c", ONE_PROCESS, json.dumps(arguments("onnx"))]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -159,6 +174,11 @@ def test_commands_compute_the_same_without_jax(exported, texts, tmp_path, call):
     (part,) = (tmp_path / "onnx").glob("*.npy")
     np.testing.assert_array_equal(np.load(part), vectors)
     assert (tmp_path / "jax.txt").read_text() == (tmp_path / "onnx.txt").read_text()
+    mined = [
+        [json.loads(line)["neg"] for line in (tmp_path / f"{x}.jsonl").read_text().splitlines()]
+        for x in ("jax", "onnx")
+    ]
+    assert mined[0] == mined[1] and all(mined[0])
     manifests = [json.loads((tmp_path / x / "manifest.json").read_text()) for x in ("jax", "onnx")]
     assert manifests[0]["checkpoint"] != manifests[1]["checkpoint"]
     with pytest.raises(ConfigError, match="differ from .*: backend, checkpoint;"):
@@ -193,7 +213,7 @@ def test_graphs_that_cannot_be_used_are_errors(exported, checkpoint, tmp_path, m
     for flags, expected in (("avx2", "uint8"), ("avx2 avx512_vnni", "int8"), ("avx_vnni", "int8")):
         cpu = tmp_path / "cpuinfo"
         cpu.write_text(f"processor: 0\nflags\t\t: sse {flags}\n")
-        monkeypatch.setattr(onnx_model, "_CPU", cpu)
+        monkeypatch.setattr(backend, "_CPU", cpu)
         assert load(exported, "onnx-int8").model.file == exported / FILES[expected]
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ConfigError, match=r"pip install -e '.\[onnx\]'"):

@@ -52,7 +52,7 @@ class OnnxEncoder(SentenceEncoder):
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the graph and the vocabulary."""
+        """The SHA-256 of the tokenizer, the graph, and its external data."""
         return self.model.digest
 
     @property

@@ -58,11 +58,11 @@ def load_encoder(
     """
     if flags.text and flags.compute != "bfloat16":
         raise ConfigError("--text measures what bfloat16 changes; set --compute=bfloat16 too")
-    from xlj.api.encoder import load_encoder
-    from xlj.conversion.extending import read_texts
+    from xlj.api import loading
+    from xlj.data.text.cleaning import read_texts
 
     texts = read_texts(flags.text)
-    encoder = load_encoder(flags.checkpoint, compute=flags.compute)
+    encoder = loading.load(flags.checkpoint, compute=flags.compute)
     if texts:
         from xlj.retrieval.vector_loss import measure
 
@@ -81,6 +81,6 @@ def load_sentence_encoder(
     for name in ("compute", "text"):
         if getattr(flags, name):
             raise ConfigError(f"--{name} needs --backend=jax; remove --{name}")
-    from xlj.api.loading import load
+    from xlj.api import loading
 
-    return load(flags.checkpoint, backend=flags.backend)
+    return loading.load(flags.checkpoint, backend=flags.backend)

@@ -214,9 +214,10 @@ def _digest(flags: Namespace) -> str:
     """Returns a hash of the model of --checkpoint, as --backend reads it."""
     backend = getattr(flags, "backend", "jax")
     if backend != "jax":
-        from xlj.api.loading import load
+        from xlj.config.choices import BACKENDS
+        from xlj.inference import onnx_model
 
-        return load(flags.checkpoint, backend=backend).digest
+        return onnx_model.digest(local_path("checkpoint", flags.checkpoint), BACKENDS[backend])
     from xlj.checkpoints import stored_models
 
     return stored_models.find(flags.checkpoint).digest()

@@ -1,6 +1,6 @@
 """Adds pieces to a vocabulary that splits the words of some languages into too many pieces."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -10,14 +10,12 @@ from jax.tree_util import KeyPath
 
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
-from xlj.config import ConfigError
 from xlj.conversion.importing import print_next, store
-from xlj.data.text.cleaning import clean
+from xlj.data.text.cleaning import read_lines
 from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
 from xlj.inference import pretrained
 from xlj.interop import vocabulary_matching
 from xlj.interop.vocabulary_extension import extend, initial_rows
-from xlj.io import files
 from xlj.sharding import trees
 from xlj.sharding.trees import Params
 
@@ -88,24 +86,3 @@ def resize(params: Params, old: Vocabulary, new: Vocabulary) -> Params:
         return leaf
 
     return jax.tree_util.tree_map_with_path(resize_leaf, params)
-
-
-def read_texts(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """Reads a text for each language (`read_lines`), by the names of the files.
-
-    Files of the same name are one language.
-    """
-    texts: dict[str, list[str]] = {}
-    for path in paths:
-        texts.setdefault(path.name, []).extend(read_lines(path.expanduser()))
-    return texts
-
-
-def read_lines(path: Path) -> list[str]:
-    """Returns the lines of a file, cleaned as for training, without blank lines."""
-    lines = [text for line in files.lines(path) if (text := clean(line))]
-    if not lines:
-        raise ConfigError(
-            f"--text={path}: the file contains no text; expected one sentence per line"
-        )
-    return lines

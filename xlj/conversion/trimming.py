@@ -14,9 +14,10 @@ import numpy as np
 from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, Model
 from xlj.config.checks import check_model
-from xlj.conversion.extending import read_texts, resize
+from xlj.conversion.extending import resize
 from xlj.conversion.importing import print_next, store
 from xlj.data.rows.report import align_columns
+from xlj.data.text.cleaning import read_texts
 from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
 from xlj.families.modern import is_local
 from xlj.inference import pretrained

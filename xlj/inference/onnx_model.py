@@ -63,13 +63,8 @@ class OnnxModel:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the graph, its external data, and the vocabulary."""
-        total = hashlib.sha256(self.vocabulary.digest.encode())
-        data = self.file.with_name(self.file.name + DATA_SUFFIX)
-        for file in (self.file, *[data] * data.is_file()):
-            with file.open("rb") as opened:
-                total.update(hashlib.file_digest(opened, "sha256").digest())
-        return total.hexdigest()
+        """The SHA-256 of the tokenizer, the graph, and its external data."""
+        return _digest(self.folder, self.file)
 
     def run(self, output: str, tokens: np.ndarray, **inputs: Any) -> np.ndarray:
         """Computes an output of the graph.
@@ -88,6 +83,27 @@ class OnnxModel:
         arrays |= {name: np.asarray(value) for name, value in inputs.items()}
         (result,) = self._session.run([output], arrays)
         return result
+
+
+def digest(folder: Path, weights: str) -> str:
+    """Returns `OnnxModel.digest` of a folder without loading the graph.
+
+    Raises:
+      ConfigError: if a file is missing or cannot be read.
+    """
+    return _digest(folder, _find(folder, weights))
+
+
+def _digest(folder: Path, graph: Path) -> str:
+    data = graph.with_name(graph.name + DATA_SUFFIX)
+    total = hashlib.sha256()
+    for file in (folder / tokenizer_files.JSON, graph, *[data] * data.is_file()):
+        try:
+            with file.open("rb") as opened:
+                total.update(hashlib.file_digest(opened, "sha256").digest())
+        except OSError as error:
+            raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from None
+    return total.hexdigest()
 
 
 def batches_of(lengths: np.ndarray, max_rows: int | None) -> Iterator[tuple[np.ndarray, int]]:

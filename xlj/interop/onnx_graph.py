@@ -6,6 +6,7 @@ layer is a separate tensor of the graph.
 
 import contextlib
 import dataclasses
+import importlib.util
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -196,9 +197,7 @@ class Graph:
 
 def require() -> None:
     """Raises a `ConfigError` if the library onnx is not installed."""
-    try:
-        import onnx  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("onnx") is None:
         raise ConfigError(
             "--format=onnx needs the library onnx; install it with: pip install -e '.[onnx]'"
-        ) from None
+        )

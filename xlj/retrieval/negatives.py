@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.data.text.sources import open_examples
+from xlj.data.text.example_sources import open_examples
 from xlj.io import atomic
 from xlj.io.malformed import Malformed
 from xlj.io.storage import AnyPath
-from xlj.retrieval.search import Neighbours
+from xlj.retrieval.search import Neighbours, unit
 
 _PART_BYTES = 32 << 20
 
@@ -156,14 +156,8 @@ def mine(
     Returns:
       The negatives (`select`), the cosines of the positives, and the counts of dropped passages.
     """
-
-    def unit(vectors: np.ndarray) -> np.ndarray:
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        scaled: np.ndarray = vectors / np.maximum(norms, 1e-12)
-        return scaled
-
     cosines = [
-        (unit(passages[of]) @ unit(query[None])[0]).tolist()
+        (unit(passages[of], np) @ unit(query[None], np)[0]).tolist()
         for of, query in zip(examples.positives, queries, strict=True)
     ]
     negatives, dropped = select(examples, search(queries), cosines, rule)

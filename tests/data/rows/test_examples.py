@@ -14,6 +14,7 @@ from xlj.conversion import exporting
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.rows.report import report
+from xlj.data.text import examples
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models import encoder, segments
@@ -62,6 +63,7 @@ def own(tmp_path):
     contrast = config.objectives.contrast
     contrast.batch_size, contrast.loss, contrast.negatives = 8, "margin_mse", 2
     contrast.query_length, contrast.query_prompt = 40, "query: "
+    contrast.passage_prompt = "p: "
     contrast.dense, contrast.dimensions = 12, "8=0.5"
     config.train.steps, config.train.eval_rows, config.train.log_every = 3, 5, 1
     config.train.eval_every = 3
@@ -117,8 +119,8 @@ def test_rows_of_each_format_equal_their_records_and_train(own, tmp_path):
             given = record["neg"][:2]
             expected.append((
                 encoded(record["query"], "query: ", 40),
-                encoded(record["pos"][0], "", LENGTH),
-                tuple(encoded(text, "", LENGTH) for text in given),
+                encoded(record["pos"][0], "p: ", LENGTH),
+                tuple(encoded(text, "p: ", LENGTH) for text in given),
                 [round(x, 4) for x in (*record["pos_scores"], *record["neg_scores"][:2])],
             ))  # fmt: skip
         actual = []
@@ -160,10 +162,10 @@ def test_rows_of_each_format_equal_their_records_and_train(own, tmp_path):
     texts = ["who saw 3 cats", "cats"]
     tokens = {
         prompt: [[BOS, *ids, EOS] for ids in vocabulary.encode_batch([prompt + x for x in texts])]
-        for prompt in ("", "query: ")
+        for prompt in ("", "query: ", "p: ")
     }
     params = trained.pretrained.params
-    for prompt, name, size in (("", None, 12), ("query: ", "query", 12), ("", None, 8)):
+    for prompt, name, size in (("", None, 12), ("query: ", "query", 12), ("p: ", "document", 8)):
         vectors = trained.encode(texts, prompt_name=name, truncate_dim=size)
         for vector, ids in zip(vectors, tokens[prompt], strict=True):
             inputs = segments.whole_examples(
@@ -176,7 +178,7 @@ def test_rows_of_each_format_equal_their_records_and_train(own, tmp_path):
         of_folder = exported.encode(texts, prompt_name=name, truncate_dim=size)
         np.testing.assert_allclose(of_folder, vectors, atol=1e-5)
     settings = json.loads((tmp_path / "exported/config_sentence_transformers.json").read_bytes())
-    assert settings["prompts"] == {"query": "query: ", "document": ""}
+    assert settings["prompts"] == {"query": "query: ", "document": "p: "}
     assert settings["matryoshka_dimensions"] == [8, 12]
     own.objectives.contrast.query_prompt = ""
     assert prepare_rows(parse(own)).path != store.path
@@ -224,6 +226,33 @@ def test_bad_records_are_skipped_and_counted_by_reason(own, tmp_path):
         "missing field": 1, "field that is no text": 1, "blank side": 1, "missing score": 1,
         "wrong number of scores": 1, "score that is no number": 1, "no JSON object": 1,
     }  # fmt: skip
+
+
+def test_negatives_that_are_texts_of_their_record_are_dropped_and_counted_once(own, tmp_path):
+    record = {"pos_scores": [1, 2], "neg_scores": [3, 4, 5, 6]}
+    lines = [
+        json.dumps(
+            {
+                **record,
+                "query": f"which cat {n}",
+                "pos": [f"a cat {n}", f"one cat {n}"],
+                "neg": [f" which cat {n} ", f"one cat {n}", "a dog", ""],
+            }
+        )
+        for n in range(200)
+    ]
+    (tmp_path / "en.jsonl").write_text("\n".join(lines), "utf-8")
+    own.data.examples, own.data.languages = f"{tmp_path}/{{language}}.jsonl", "en"
+    own.data.vocabulary_size, own.data.held_out_share = 40, 0.0
+    store = prepare_rows(parse(own))
+    (task,) = store.tasks("examples")
+    assert {reason: count for reason, (count, _) in task.text.malformed.items()} == {
+        examples.REPEATED: 400, examples.BLANK: 200
+    }  # fmt: skip
+    (dog,) = Vocabulary.load(store.vocabulary_file).encode_batch(["p: a dog"])
+    rows = Batches(store, parse(own)).read("contrast", 0, np.arange(2))
+    for *_, negatives, scores in examples_in(rows):
+        assert negatives == (tuple(dog),) and scores[1:] == [5.0]
 
 
 def test_examples_may_have_neither_negatives_nor_scores(own, tmp_path):

@@ -4,12 +4,15 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from xlj.config import ConfigError
+from xlj.io import files
 from xlj.io.hashing import hash64
 
 CLEANING = 5
@@ -176,3 +179,24 @@ WORD = re.compile(rf"[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
 """Matches a word: the characters between spaces or, in scripts without spaces, one or two
 characters. The rule for scripts without spaces is ours: their words have about two characters, and
 the rule needs no dictionary."""
+
+
+def read_texts(paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Reads a text for each language (`read_lines`), by the names of the files.
+
+    Files of the same name are one language.
+    """
+    texts: dict[str, list[str]] = {}
+    for path in paths:
+        texts.setdefault(path.name, []).extend(read_lines(path.expanduser()))
+    return texts
+
+
+def read_lines(path: Path) -> list[str]:
+    """Returns the lines of a file, cleaned as for training, without blank lines."""
+    lines = [text for line in files.lines(path) if (text := clean(line))]
+    if not lines:
+        raise ConfigError(
+            f"--text={path}: the file contains no text; expected one sentence per line"
+        )
+    return lines

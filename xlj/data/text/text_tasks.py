@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from xlj.config import ConfigError, Data
+from xlj.data.text.example_sources import open_examples
 from xlj.data.text.sources import (
     FileSource,
     Part,
     TextSource,
-    open_examples,
     open_exchanged,
     open_sources,
 )

@@ -4,7 +4,6 @@
 A program that only embeds sentences needs the ids of the special tokens only.
 """
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,18 +39,16 @@ class SentenceTokenizer:
     Attributes:
       native_ids: the native id of each id, int64.
       size: number of native ids.
-      digest: the SHA-256 of the file.
     """
 
     def __init__(self, file: Path, description: Record):
         try:
-            content = file.read_bytes()
-            self._tokenizer = load_tokenizer(content)
+            self._tokenizer = load_tokenizer(file.read_bytes())
         except OSError as error:
             raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from None
         except ConfigError as error:
             raise ConfigError(f"{file} {error}") from None
-        self.digest, self.size = hashlib.sha256(content).hexdigest(), description["size"]
+        self.size = description["size"]
         native = np.arange(self.size)
         self.native_ids = np.concatenate([description["specials"], native])
         self._our_ids = (native + len(SPECIALS)).astype(np.int32)

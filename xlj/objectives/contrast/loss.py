@@ -175,10 +175,11 @@ def _targets(
 ) -> ContrastInputs:
     """Encodes all rows, and computes the gradient of the batch's loss at each vector."""
     slots = [gradient.shape[1] for gradient in inputs.gradients]
-    encoded = [
-        by_microbatch(lambda rows, n=n: vectors(params, rows, n, None), text)  # type: ignore
-        for text, n in zip(inputs.texts, slots, strict=True)
-    ]
+
+    def encode(text: Rows, slots: int) -> jax.Array:
+        return by_microbatch(lambda rows: vectors(params, rows, slots, None), text)
+
+    encoded = [encode(*each) for each in zip(inputs.texts, slots, strict=True)]
     others = {
         **inputs.scores,
         "sentences": _by_text(_digests, inputs.texts, slots),

@@ -329,5 +329,5 @@ def trained_vectors(record: Mapping[str, Any], layers: int) -> Mapping[str, Any]
         options = record.get("objectives", {}).get(name, {})
         is_last = options.get("layer") in (-2, layers)
         if options.get("batch_size") and is_last and options.get("pooling") in ("mean", "first"):
-            return {**options, "name": name}
+            return dict(options)
     return None
