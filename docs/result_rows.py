@@ -251,7 +251,7 @@ TRIMMED = {
     "whole": [],
     "pieces": ["--pieces=32000"],
     **{name: [f"--layers={layers}"] for name, layers in LAYERS.items()},
-    "pieces and every other layer": ["--pieces=32000", f"--layers={LAYERS['every other layer']}"],
+    "pieces and first layers": ["--pieces=32000", f"--layers={LAYERS['first layers']}"],
 }
 """The flags of `xlj convert trim` for each trimmed model."""
 KEPT = {"en": "eng", "de": "deu", "fr": "fra", "sw": "swh"}

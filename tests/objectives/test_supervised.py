@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiled import compiled
+from jax.sharding import AxisType
 from references import heads as reference
 
 from xlj.config import Model
@@ -23,6 +24,7 @@ from xlj.objectives.supervised.head import (
     pair_features,
 )
 from xlj.objectives.supervised.options import SUPERVISED
+from xlj.sharding.devices import AXES, REPLICATED, ROWS, on_mesh
 
 MODEL = Model(layers=2, hidden=16, heads=2, intermediate=32, positions=34, dropout=0.3)
 CORPUS = Corpus(60, ("en",), (1,))
@@ -144,6 +146,62 @@ def test_losses_equal_numpy(kind):
         assert sums.count[row] == len(losses) and sums.correct[row] == correct
     counts = objective.count(examples)[kind]
     np.testing.assert_array_equal(counts, sums.count)
+
+
+def test_the_loss_of_order_equals_numpy_on_several_devices():
+    """With rows in two microbatches. Row 1 has no score, and rows 2 and 3 have equal scores."""
+    _, params, batch, tokens, scores = labelled_problem("regression", rows=8)
+    scores[3] = scores[2]
+    batch["score"] = jnp.asarray(scores)
+    options = SUPERVISED["regression"](batch_size=8, length=LENGTH, loss="order")
+    objective = supervised.objective("regression", options, MODEL, CORPUS)
+    outputs = logits("regression", params, tokens)[:, 0]
+    known = [row for row in range(8) if row != 1]
+    lower = [(i, j) for i in known for j in known if scores[i] > scores[j]]
+    expected = np.log1p(sum(np.exp(outputs[j] - outputs[i]) for i, j in lower))
+    correct = [all(outputs[i] > outputs[j] for k, j in lower if k == i) for i in known]
+    assert 0 < sum(correct) < len(known)
+
+    def whole_loss(params):
+        """The loss of the whole batch at once, by automatic differentiation."""
+        ids = batch["tokens"].astype(jnp.int32)
+        s = supervised.logits("regression", params, MODEL, ids, batch["languages"])
+        gaps = jnp.stack([s[j, 0] - s[i, 0] for i, j in lower])
+        return jnp.log1p(jnp.exp(gaps).sum())
+
+    gradient = jax.jit(jax.grad(whole_loss))(params)
+
+    def by_halves(function, rows):
+        halves = [function(jax.tree.map(lambda x, n=n: x[n::2], rows)) for n in (0, 1)]
+        return jax.tree.map(lambda *x: jnp.stack(x, 1).reshape(8, *x[0].shape[1:]), *halves)
+
+    def run(params, rows):
+        inputs = objective.targets(params, {}, objective.corrupt(rows, None), by_halves)
+
+        def loss(params, inputs):
+            sums = objective.loss(params, {}, inputs, None)["regression"]
+            return sums.sum.sum(), (sums, objective.count(inputs)["regression"])
+
+        return jax.grad(loss, has_aux=True)(params, inputs)
+
+    for devices in (1, 2, 4):
+        mesh = jax.make_mesh(
+            (devices, 1), AXES, (AxisType.Auto,) * 2, devices=jax.devices()[:devices]
+        )
+        rows = jax.device_put(batch, jax.NamedSharding(mesh, ROWS))
+        whole = jax.device_put(params, jax.NamedSharding(mesh, REPLICATED))
+        gradients, (sums, counts) = jax.device_get(jax.jit(on_mesh(mesh, run))(whole, rows))
+        np.testing.assert_allclose(sums.sum[known], expected, rtol=1e-4)
+        np.testing.assert_array_equal(sums.count, np.arange(8) != 1)
+        np.testing.assert_array_equal(counts, sums.count)
+        np.testing.assert_array_equal(sums.correct[known], correct)
+        assert sums.sum[1] == sums.correct[1] == 0
+        for name in ("regression_head", "layers"):
+            wanted = jax.tree.map(lambda x: np.asarray(7 * x), gradient[name])
+            jax.tree.map(
+                lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4),
+                gradients[name], wanted,
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", SUPERVISED)

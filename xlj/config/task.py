@@ -172,6 +172,12 @@ class Task(Section, path="task"):
         "Hugging Face datasets do; for multiple choice, the labels of the choices in files, in "
         "order, such as 1,2,3,4",
     )
+    loss: str = _kind_key(
+        "",
+        "loss of scores. order: CoSENT, for rerankers: of any two examples of a batch, the one "
+        "with the higher gold score should have the higher score. Empty: the squared error",
+        choices=("", "order"),
+    )
     metric: str = _task_key(
         "",
         "accuracy; for tagging, chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of "

@@ -273,7 +273,11 @@ def _training_config(
     task = config.task
     kind_option: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
     options = supervised(task.effective_kind)(
-        batch_size=task.batch_size, length=task.length, labels=labels, **kind_option
+        batch_size=task.batch_size,
+        length=task.length,
+        labels=labels,
+        loss=task.loss,
+        **kind_option,
     )
     steps = _steps(config, sum(task.train.rows for task in store.manifest.tasks))
     train = dataclasses.replace(config.train, steps=steps, keep_checkpoints=1)

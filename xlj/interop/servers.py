@@ -29,21 +29,20 @@ SOURCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "vLLM": (
         "vllm-project/vllm",
         (
-            "0002bff vllm/model_executor/models/registry.py (_EMBEDDING_MODELS, "
-            "_CROSS_ENCODER_MODELS)",
+            "0002bff vllm/model_executor/models/registry.py:194-228,245-270",
             "d5b3937 vllm/model_executor/models/bert.py:27-48",
-            "14a1f94 vllm/model_executor/models/roberta.py (RobertaEmbeddingModel)",
+            "14a1f94 vllm/model_executor/models/roberta.py:33-54,76-93,96-150",
             "8ae7ba4 vllm/model_executor/models/modernbert.py:65-114,143-150",
             "3340a0d vllm/model_executor/models/bert_with_rope.py:48-55 (SnowflakeGteNewModel)",
-            "1936cf3 vllm/model_executor/models/config.py (SnowflakeGteNewModelConfig)",
+            "1936cf3 vllm/model_executor/models/config.py:234-251 (SnowflakeGteNewModelConfig)",
         ),
     ),
     "llama.cpp": (
         "ggml-org/llama.cpp",
         (
             "2ca8afc conversion/bert.py:17,159-200,312,483,512,643-665",
-            "e224eb5 src/models/modern-bert.cpp (no biases, one period)",
-            "73b7608 src/models/eurobert.cpp (no biases)",
+            "e224eb5 src/models/modern-bert.cpp:9,22,36,40-47,73-75,88-97 (one period, no biases)",
+            "73b7608 src/models/eurobert.cpp:30-42,65-67,82-93 (no biases)",
         ),
     ),
 }

@@ -105,6 +105,21 @@ def _unchanged(state: ObjectiveState, params: Params, inputs: object) -> Objecti
     return state
 
 
+def with_gradient(values: jax.Array, gradients: jax.Array, outputs: jax.Array) -> jax.Array:
+    """Returns `values`, with a gradient at `outputs` that was computed before, in `targets`.
+
+    So a loss of the whole batch is a sum over rows, as `Objective.loss` must be (GradCache, Gao et
+    al., 2021).
+
+    Args:
+      values: float32 [rows].
+      gradients: the gradient at each output, in the shape of `outputs`.
+      outputs: float32 [rows, ...], of the present parameters.
+    """
+    linear = (gradients * outputs).reshape(len(values), -1).sum(1)
+    return values + linear - jax.lax.stop_gradient(linear)
+
+
 @dataclasses.dataclass(frozen=True)
 class Objective(Generic[Inputs, ObjectiveState]):
     """One objective of a run.

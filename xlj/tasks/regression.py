@@ -50,11 +50,14 @@ class RatedText(Example):
 
 
 class Regression(TaskKind):
-    """Scores a sentence, or two sentences encoded together. The loss is the squared error."""
+    """Scores a sentence, or two sentences encoded together.
+
+    The loss is the squared error or, with `task.loss=order`, that of the order of a batch's scores.
+    """
 
     name = "regression"
     metrics = ("spearman", "pearson")
-    reads = ("columns", "pooling")
+    reads = ("columns", "pooling", "loss")
     example = RatedText
     has_labels = False
     hugging_face = HuggingFace(
@@ -115,6 +118,7 @@ with torch.no_grad():
             losses=losses,
             predict=lambda scores: scores[:, 0],
             weights=lambda rows: rows["has_score"][:, None].astype(jnp.float32),
+            gold=lambda rows: jnp.where(rows["has_score"] > 0, rows["score"], jnp.nan),
         )
 
     def decode(

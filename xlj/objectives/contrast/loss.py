@@ -19,7 +19,15 @@ from xlj.objectives.contrast.head import init_projection, normalise, pool, proje
 from xlj.objectives.contrast.options import LISTED, RANKING, SentenceContrast
 from xlj.objectives.contrast.ranking import Anchors, Candidates, Ranks, Rule, rank, truncate
 from xlj.objectives.corruption import split
-from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Rows
+from xlj.objectives.objective import (
+    ByMicrobatch,
+    Loss,
+    Losses,
+    LossSums,
+    Objective,
+    Rows,
+    with_gradient,
+)
 from xlj.sharding import devices
 from xlj.sharding.devices import KERNEL, ROWS
 from xlj.sharding.trees import Params
@@ -91,8 +99,7 @@ def objective(
         sums = inputs.losses.sum(1)
         for text, gradient, own_rngs in zip(texts, inputs.gradients, of_texts, strict=True):
             encoded = vectors(params, text, gradient.shape[1], own_rngs)
-            linear = (gradient * encoded).sum((1, 2))
-            sums += linear - jax.lax.stop_gradient(linear)
+            sums = with_gradient(sums, gradient, encoded)
         losses = {name: LossSums(sums, inputs.is_counted.sum(1), inputs.correct.sum(1))}
         counts = count(inputs)
         for reason in reasons:

@@ -50,6 +50,9 @@ class TaskHead(NamedTuple):
     weights: Callable[[Rows], jax.Array] = _known
     """Rows -> 1 for predictions that count, else 0, float32 [rows, n]. By default, predictions with
     a label above 0 in the field `labels` count."""
+    gold: Callable[[Rows], jax.Array] | None = None
+    """Rows -> the gold scores, float32 [rows], NaN if unknown. Only heads with one score have it:
+    they can be trained on the order of the scores (`task.loss=order`)."""
     by_token: bool = False
     """Whether there are logits for each token, [rows, length, ...]."""
 

@@ -19,6 +19,7 @@ class Supervised(Options, path="task"):
     Attributes:
       length: number of tokens in a row.
       labels: names of the classes or tags; empty for kinds of task without labels.
+      loss: `task.loss`.
     """
 
     implementation = "xlj.objectives.supervised.loss:objective"
@@ -26,6 +27,7 @@ class Supervised(Options, path="task"):
 
     length: int = 0
     labels: tuple[str, ...] = ()
+    loss: str = ""
 
     def path(self, name: str) -> str:
         """Returns the section of `batch_size` in a fine-tuning config."""
