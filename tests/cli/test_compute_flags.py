@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xlj
-from xlj import align, embed, phrasebook, retrieve
+from xlj import align, embed, mine, phrasebook, retrieve
 from xlj.config import ConfigError
 
 
@@ -60,6 +60,9 @@ def test_other_commands_compute_in_bfloat16(call, checkpoint, texts):
     printed = call(align.main, *common, *pairs)
     (cosines,) = cosines_of(printed.err).values()
     assert 0.99 < cosines[1] <= 1
+    mined = ["--threshold=0", f"--output={texts}/mined", "--shard=1/1"]
+    printed = call(mine.main, *common, *sides, *mined)  # loads the model twice
+    assert printed.err.count("Worst line: ") == 1
     with pytest.raises(ConfigError, match="differ from .*: compute;"):
         call(align.main, f"--checkpoint={checkpoint}", "--compute=float32", *pairs)
 

@@ -37,6 +37,7 @@ def model_of(family, **options):
 MODELS = {
     "xlm-roberta": model_of("xlm_r", layer_norm_epsilon=1e-3),
     "xlm-roberta-xl": model_of("xlm_r", norm="pre", heads=4),
+    "roberta": model_of("xlm_r", layer_norm_epsilon=1e-4, heads=4),
     "bert": model_of("xlm_r", token_types=2, pair_marks=("types",), layer_norm_epsilon=1e-12),
     "xlj, t5": model_of("xlm_r", position_bias="t5", token_types=1, position_distance=300),
     "xlj, gated": model_of(
@@ -62,9 +63,14 @@ KINDS = ("tagging", "question_answering", "classification", "regression", "multi
 
 
 @pytest.fixture(scope="module")
-def wordpieces(vocabulary, tmp_path_factory):
-    """A vocabulary of WordPiece, whose ids have another order than those of xlj."""
-    return folder_with_tokenizer("Bert", tmp_path_factory.mktemp("onnx") / "bert", vocabulary)
+def vocabularies(vocabulary, tmp_path_factory):
+    """The vocabularies of families with other tokenizers than XLM-R's; WordPiece has the ids in
+    another order than xlj."""
+    folder = tmp_path_factory.mktemp("onnx")
+    return {
+        kind.lower(): folder_with_tokenizer(kind, folder / kind, vocabulary)
+        for kind in ("Bert", "Roberta")
+    }
 
 
 def draw(model, size):
@@ -146,10 +152,9 @@ def encode(params, model, tokens):
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in MODELS]
 )
-def test_graphs_compute_the_same_as_xlj(name, tmp_path, vocabulary, wordpieces, one_device):
+def test_graphs_compute_the_same_as_xlj(name, tmp_path, vocabulary, vocabularies, one_device):
     model, rng = MODELS[name], np.random.default_rng(3)
-    if name == "bert":
-        vocabulary = wordpieces
+    vocabulary = vocabularies.get(name, vocabulary)
     params = draw(model, vocabulary.size)
     parts = {part: params[part] for part in encoder.PARTS if part in params}
 

@@ -69,6 +69,7 @@ def load_encoder(
         exact = encoder.in_type("float32").embedder(layers, pooling)
         loss = measure(exact, encoder.embedder(layers, pooling), texts)
         print(f"vectors in bfloat16, compared with float32:\n{loss.as_text()}", file=sys.stderr)
+        flags.text = []  # printed once, also by a command that loads the model again
     return encoder
 
 
