@@ -1,5 +1,6 @@
 """`xlj mine --negatives`: negatives equal a plain search, and are examples that training reads."""
 
+import importlib.util
 import json
 from collections import Counter
 
@@ -80,6 +81,22 @@ def test_the_command_writes_examples_for_each_language(checkpoint, call, tmp_pat
     ]  # fmt: skip
     lines = [json.loads(line) for line in call(mine.main, *flags).out.splitlines()]
     assert [line["language"] for line in lines] == ["en", "de"]
+    if importlib.util.find_spec("faiss"):
+        flags[flags.index(f"--output={tmp_path}/{{language}}.mined.jsonl")] = (
+            f"--output={tmp_path}/{{language}}.faiss.jsonl"
+        )
+        printed = call(mine.main, *flags, "--search=faiss", "--index=Flat").out.splitlines()
+        for line, of_faiss in zip(lines, map(json.loads, printed), strict=True):
+            recall = of_faiss.pop("recall_at_4")  # some texts have equal vectors
+            assert of_faiss == line and 0.5 < recall <= 1
+            exact, faiss = (
+                [json.loads(x) for x in path.read_text("utf-8").splitlines()]
+                for path in (
+                    tmp_path / f"{line['language']}.{name}.jsonl" for name in ("mined", "faiss")
+                )
+            )
+            scores = [[record["neg_scores"] for record in x] for x in (exact, faiss)]
+            np.testing.assert_allclose(*scores, atol=1e-5)
     encoder = xlj.load(checkpoint)
     for line in lines:
         language = line["language"]

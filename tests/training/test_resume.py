@@ -125,6 +125,56 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_bits(config_file, whole, 
     assert steps == sorted(set(steps)) and steps[0] == 0 and steps[-1] == STEPS
 
 
+KILLED_IN_A_STEP = """
+import os, sys
+import jax
+from jax.experimental import io_callback
+from xlj import train
+from xlj.objectives.contrast import loss
+
+computed = loss.batch_gradients
+calls = []
+
+def gradients_then_killed(*arguments):
+    gradients, results = computed(*arguments)
+    return io_callback(killed, jax.eval_shape(lambda x: x, gradients), gradients), results
+
+def killed(gradients):
+    calls.append(1)
+    if len(calls) == 8:
+        os.kill(os.getpid(), 9)
+    return gradients
+
+loss.batch_gradients = gradients_then_killed
+train.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_a_run_killed_between_the_passes_of_a_contrast_ends_with_the_same_bits(tmp_path):
+    """The first pass computes the gradients at the vectors, the second those of the parameters."""
+    flags = [f"--config={ROOT}/configs/sentences.py:tiny", "--config.train.steps=9"]
+    flags += ["--config.train.checkpoint_every=3", "--config.train.log_every=3"]
+    flags += [f"--config.data.cache={tmp_path}/rows", "--config.train.eval_rows=8"]
+    environment = dict(
+        os.environ, JAX_PLATFORMS="cpu", XLA_FLAGS=with_devices(1),
+        PYTHONPATH=os.pathsep.join([str(ROOT), *sys.path]),
+    )  # fmt: skip
+
+    def run(program, workdir):
+        command = [sys.executable, *program, *flags, f"--workdir={tmp_path}/{workdir}"]
+        return subprocess.run(command, env=environment, capture_output=True, timeout=600)
+
+    train = ["-m", "xlj.train"]
+    assert run(train, "whole").returncode == 0
+    killed = run(["-c", KILLED_IN_A_STEP], "killed")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert 0 < reading.find(tmp_path / "killed").step < 9
+    assert run(train, "killed").returncode == 0
+    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
+    assert lines(tmp_path / "killed") == lines(tmp_path / "whole")
+
+
 @pytest.mark.slow
 def test_a_finished_run_is_not_changed(tiny, store, tmp_path, capsys):
     from xlj.training import loop, start
