@@ -61,7 +61,10 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path,
     assert "sw" in printed and "as requested" in printed
     assert re.search(r"first +0 to 1\d\d ", printed)
     assert re.search(r"\nsw +\d.\d\d -> \d.\d\d +[\d.]+% -> [\d.]+% +40\n", printed)
-    assert "\nno more pieces for sw: as requested\nsentence vectors: the modules of --" in printed
+    assert (
+        "\nno more pieces for sw: as requested\nthe model has no head for masked words: the training "
+        "starts with a new one\nsentence vectors: the modules of --"
+    ) in printed
     (forgotten,) = re.findall(
         r"warning: without replay the model forgets more of (\S+), which", printed
     )

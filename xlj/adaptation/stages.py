@@ -392,6 +392,8 @@ def _print_plan(
     for each in choices:
         more = "more " if each.pieces else ""
         print(f"no {more}pieces for {each.language}: {each.reason}")
+    if not any(name.startswith(word_loss.HEAD) for name in source.leaves):
+        print("the model has no head for masked words: the training starts with a new one")
     if source.sentence and config.data.pairs:
         print(
             f"sentence vectors: the modules of --from ({source.sentence.report()}); ranking trains "

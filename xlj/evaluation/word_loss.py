@@ -43,7 +43,8 @@ EVERY = 7
 as in training."""
 
 _MAX_WORDS = 64  # how many words of a line are read; further words are ignored
-_HEAD = "prediction_head"
+HEAD = "prediction_head"
+"""The name of the parameters of the head for masked words."""
 
 
 class WordLoss(NamedTuple):
@@ -73,7 +74,7 @@ class _Row(NamedTuple):
 
 def has_head(pretrained: Pretrained) -> bool:
     """Returns whether a model has a head for masked tokens."""
-    return _HEAD in pretrained.params
+    return HEAD in pretrained.params
 
 
 def measure(
@@ -220,7 +221,7 @@ def _losses(
         hidden = encoder.apply(params, model, whole_examples(model, tokens, language))
         words = params["embeddings"]["word"]
         masked = gather(hidden, positions)  # [rows, slots, hidden]
-        vectors, table, bias = predict(params[_HEAD], words, model, masked)
+        vectors, table, bias = predict(params[HEAD], words, model, masked)
         flat = vectors.reshape(-1, vectors.shape[-1])
         losses, _ = cross_entropy(flat, table, bias, labels.reshape(-1), jnp.dtype(model.dtype))
         return losses.reshape(labels.shape)
