@@ -20,8 +20,10 @@ from xlj.io.quoting import shortened
 
 _CPU = Path("/proc/cpuinfo")  # of Linux
 
-BATCH_TOKENS = 4096
-"""The maximum number of tokens of a batch, with padding, unless one row is longer."""
+BATCH_TOKENS = 1024
+"""The maximum number of tokens of a batch, with padding, unless one row is longer. The layers of
+such a batch stay in the caches of a processor: with 4,096 tokens, multilingual-e5-small takes 1.5
+times as long in int8, and 270 MB more."""
 
 
 class OnnxModel:
