@@ -248,7 +248,7 @@ def _embed_and_score(
 
     vectors = {
         language: sentence_vectors.embed(flags, embedder, sentences)[0][0]
-        for language, sentences in texts.items()
+        for language, sentences in tqdm(texts.items(), "embedding", unit=" languages", disable=None)
     }
     with_vectors = (changed, embedder.embed([x.text for x in changed])[0]) if changed else None
     with tqdm(desc="scoring", unit=" pairs", disable=None) as bar:
