@@ -219,6 +219,8 @@ def test_a_table_without_a_pivot_or_with_the_pivot_alone(small_set):
     alone = bitext.score_set(sides, texts, "en", with_all=False)
     assert set(alone.pairs) == {("de", "en"), ("en", "de"), ("en", "zho_Hans"), ("zho_Hans", "en")}
     assert "all pairs" not in alone.as_table() and "into en" in alone.as_table()
+    rows, columns, _ = bitext.score_set(sides, texts).matrix()
+    assert rows == columns == list(sides)
     sources, targets, matrix = alone.matrix()
     assert matrix[sources.index("de"), targets.index("en")] == 100 * pairs["de", "en"].xsim
     assert np.isnan(matrix[sources.index("de"), targets.index("zho_Hans")])

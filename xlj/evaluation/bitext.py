@@ -241,10 +241,12 @@ class SetScores(NamedTuple):
         return groups
 
     def matrix(self) -> tuple[list[str], list[str], np.ndarray]:
-        """Returns the source languages, the target languages, and xsim in percent, float64
-        [sources, targets]; NaN for pairs without scores."""
+        """Returns the source languages, the target languages in the same order, and xsim in
+        percent, float64 [sources, targets]; NaN for pairs without scores."""
+        languages = list(dict.fromkeys(itertools.chain(*self.pairs)))
         sources, targets = (
-            list(dict.fromkeys(pair[side] for pair in self.pairs)) for side in (0, 1)
+            [name for name in languages if any(name == pair[side] for pair in self.pairs)]
+            for side in (0, 1)
         )
         values = [
             [100 * self.pairs[a, b].xsim if (a, b) in self.pairs else np.nan for b in targets]
