@@ -112,6 +112,7 @@ def fine_tune(kind: str, seed: int, model: Path, data: Path) -> Scores:
     config.task.test_languages = ",".join(task.languages)
     config.task.batch_size, config.task.length, config.train.steps = 8, 128, "1000"
     config.optimizer.learning_rate = 5e-5
+    config.model.dtype = "bfloat16"  # twice as fast on processors with AMX
     config.train.seed = seed
     with tempfile.TemporaryDirectory() as workdir:
         config.data.cache = f"{workdir}/rows"
@@ -188,7 +189,7 @@ ADAPTATION = (
     "--steps=150",
     *("--config.objectives.mmlm.batch_size=16", "--config.objectives.tlm.batch_size=4"),
     *("--config.objectives.retrieval.batch_size=8", "--config.optimizer.learning_rate=1e-4"),
-    "--config.train.eval_rows=8",
+    *("--config.train.eval_rows=8", "--config.model.dtype=bfloat16"),
 )
 
 
