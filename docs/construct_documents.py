@@ -174,9 +174,7 @@ def _joined(kept, lines, splits, joins, side, in_swap) -> list[Line]:
         if is_join and of_side == side and not alone and kept[place - 1] not in in_swap:
             if result[-1].origins[-1:] == (k - 1,):
                 before = result.pop()
-                result.append(
-                    Line(join([before.text, line.text]), before.origins + line.origins)
-                )
+                result.append(Line(join([before.text, line.text]), before.origins + line.origins))
                 continue
         is_split, of_side = splits[k]
         parts = _split(line.text) if is_split and of_side == side and not alone else [line.text]

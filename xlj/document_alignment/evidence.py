@@ -21,7 +21,7 @@ from xlj.document_alignment.programme import Path, Scores
 
 SAMPLE = 1000
 """The number of sentences whose nearest neighbours are searched for the first estimate."""
-_LONGEST = 8.0
+_LONGEST = np.float32(8.0)
 """The largest loss of a pair by its lengths, so that one odd pair does not displace a path."""
 _MAD = 1.4826  # the standard deviation of a normal distribution with median absolute deviation 1
 _CHUNK = 64  # rows of cosines that are computed at a time
@@ -37,7 +37,8 @@ class Evidence:
       spread: the standard deviation of the cosines of translations.
       random_spread: the standard deviation of the cosines of random sentences, whose mean is 0.
       log_ratio: the median of log(target length / source length) of translations.
-      ratio_variance: the variance of this logarithm.
+      ratio_variance: the variance of this logarithm for long translations.
+      ratio_noise: what 1 / length adds to this variance, with the harmonic mean of both lengths.
       random_ratio_variance: the variance of this logarithm for random sentences.
       kinds: float64 [sizes, sizes], the share of each kind of pair: n sources and m targets.
       gap: the probability that a gap follows a pair.
@@ -49,6 +50,7 @@ class Evidence:
     random_spread: float
     log_ratio: float
     ratio_variance: float
+    ratio_noise: float
     random_ratio_variance: float
     kinds: np.ndarray
     gap: float = 0.05
@@ -107,7 +109,8 @@ def _estimate(
     similar = float(np.median(cosines))
     ratios = np.log(target.lengths[j]) - np.log(source.lengths[i])
     log_ratio = float(np.median(ratios))
-    variance = max(1e-3, (_MAD * float(np.median(abs(ratios - log_ratio)))) ** 2)
+    inverse = (1 / source.lengths[i] + math.exp(log_ratio) / target.lengths[j]) / 2
+    variance, noise = _variances(ratios - log_ratio, inverse)
     random_variance = sum(float(np.log(side.lengths).var()) for side in (source, target))
     return Evidence(
         similar,
@@ -115,9 +118,24 @@ def _estimate(
         max(1e-3, random_spread),
         log_ratio,
         variance,
-        random_variance + variance,
+        noise,
+        random_variance + variance + noise * float(np.median(inverse)),
         first_kinds(sizes),
     )
+
+
+def _variances(ratios: np.ndarray, inverse: np.ndarray) -> tuple[float, float]:
+    """Fits the variance of ratios to `variance + noise * inverse`, at the median of the longer and
+    of the shorter half of the pairs."""
+    is_short = inverse >= np.median(inverse)
+    halves = (is_short, ~is_short if not is_short.all() else is_short)
+    (short, at_short), (long, at_long) = (
+        ((_MAD * float(np.median(abs(ratios[half])))) ** 2, float(np.median(inverse[half])))
+        for half in halves
+    )
+    noise = max(0.0, short - long) / max(at_short - at_long, 1e-9)
+    noise = min(noise, long / at_long)  # the variance of long pairs is at least 0
+    return max(1e-3, long - noise * at_long), noise
 
 
 def _cosines(source: Blocks, target: Blocks, i: np.ndarray, j: np.ndarray) -> np.ndarray:
@@ -162,8 +180,15 @@ class Scorer:
         self._sizes = len(evidence.kinds)
         lengths = [side.block_lengths(self._sizes) for side in self._sides]
         self._is_broken = [np.isinf(side) for side in lengths]
-        self._log_lengths = [np.log(np.where(np.isinf(side), 1, side)) for side in lengths]
-        self._prior = np.log(evidence.kinds) + math.log(1 - evidence.gap)
+        log_lengths = (np.log(np.where(np.isinf(side), 1, side)) for side in lengths)
+        self._log_lengths = [side.astype(np.float32) for side in log_lengths]
+        self._log_lengths[0] += np.float32(evidence.log_ratio)
+        noise = evidence.ratio_noise / 2
+        of_source = evidence.ratio_variance + noise / lengths[0]
+        of_target = noise * math.exp(evidence.log_ratio) / lengths[1]
+        self._variances = [of_source.astype(np.float32), of_target.astype(np.float32)]
+        prior = np.log(evidence.kinds) + math.log(1 - evidence.gap)
+        self._prior = prior.astype(np.float32)[None, :, :, None]
 
     @property
     def scores(self) -> Scores:
@@ -172,25 +197,32 @@ class Scorer:
 
     def _scores(self, i: int, k: int, lo: int, hi: int) -> np.ndarray:
         ratios = self.ratios(i, k, lo, hi)
-        return (ratios + self._prior[None, :, :, None]).astype(np.float32)
+        ratios += self._prior
+        return ratios
 
     def ratios(self, i: int, k: int, lo: int, hi: int) -> np.ndarray:
         """Returns log-likelihood ratios, float32 [k - i, sizes, sizes, hi - lo]; `-inf` for blocks
         with breaks. The arguments are the arguments of `programme.Scores`."""
         evidence, sizes = self._evidence, self._sizes
-        x = self._sides[0].vectors(i - 1, k - 1, sizes)
+        x = self._sides[0].vectors(i - 1, k - 1, sizes).transpose(1, 0, 2)
         y = self._sides[1].vectors(lo - 1, hi - 1, sizes)
-        shape = sizes, k - i, sizes, hi - lo
-        cosines = (x.reshape(-1, x.shape[2]) @ y.reshape(-1, y.shape[2]).T).reshape(shape)
+        result = x.reshape(-1, x.shape[2]) @ y.reshape(-1, y.shape[2]).T
+        result = result.reshape(k - i, sizes, sizes, hi - lo)  # cosines
         variance = (evidence.spread**2 + evidence.random_spread**2) / 2
-        slope = max(evidence.similar, evidence.random_spread) / variance
-        result = np.float32(slope) * (cosines - np.float32(evidence.similar / 2))
-        rows = np.s_[:, i - 1 : k - 1, None, None]
-        columns = np.s_[None, None, :, lo - 1 : hi - 1]
+        result -= np.float32(evidence.similar / 2)
+        result *= np.float32(max(evidence.similar, evidence.random_spread) / variance)
+        rows = np.s_[i - 1 : k - 1, :, None, None]
+        columns = np.s_[:, lo - 1 : hi - 1]
         if self._with_lengths:
-            ratios = self._log_lengths[1][columns] - self._log_lengths[0][rows]
-            narrow, wide = evidence.ratio_variance, evidence.random_ratio_variance
-            of_lengths = (ratios - evidence.log_ratio) ** 2 * ((1 / wide - 1 / narrow) / 2)
-            result += np.maximum(of_lengths + math.log(wide / narrow) / 2, -_LONGEST)
-        result[self._is_broken[0][rows] | self._is_broken[1][columns]] = -np.inf
-        return np.ascontiguousarray(result.transpose(1, 0, 2, 3))
+            wide = np.float32(evidence.random_ratio_variance)
+            narrow = self._variances[0].T[rows] + self._variances[1][columns]
+            narrow /= wide
+            off = self._log_lengths[1][columns] - self._log_lengths[0].T[rows]
+            off *= off
+            off *= (1 - 1 / narrow) / wide
+            off -= np.log(narrow)
+            result += np.maximum(off / 2, -_LONGEST)
+        is_broken = self._is_broken[0].T[rows], self._is_broken[1][columns]
+        if any(side.any() for side in is_broken):
+            result[is_broken[0] | is_broken[1]] = -np.inf
+        return result

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-ROWS = 32
+ROWS = 16
 """How many rows are scored at a time."""
 _NEVER = np.float32(-1e30)
 _OPEN, _SKIPS_SOURCE = 1, 2  # bits of the step back from a gap

@@ -64,7 +64,7 @@ class PartFiles:
         """Returns the path of a part's content file; the caller writes it with `atomic.writing`."""
         return self._folder / f"part-{part:05}{self._ending}"
 
-    def mark_complete(self, part: int, **values: str | int) -> None:
+    def mark_complete(self, part: int, **values: str | float) -> None:
         """Writes the record of a part, which marks the part as complete.
 
         Args:
