@@ -92,8 +92,8 @@ def of_plain(sides: Sequence[np.ndarray], band: programme.Band, penalty: float) 
     sizes = (1 + np.arange(SIZES)[:, None] + 1 + np.arange(SIZES)[None]) / 2
 
     def scores(i: int, k: int, lo: int, hi: int) -> np.ndarray:
-        cosines = np.einsum("nid,mjd->inmj", sides[0][:, i - 1 : k - 1], sides[1][:, lo - 1 : hi - 1],
-                            optimize=True)  # fmt: skip
+        rows, columns = sides[0][:, i - 1 : k - 1], sides[1][:, lo - 1 : hi - 1]
+        cosines = np.einsum("nid,mjd->inmj", rows, columns, optimize=True)
         result = (cosines - penalty) * sizes[None, :, :, None]
         for n in range(SIZES):  # blocks that begin before the document
             result[: max(0, n + 1 - i), n] = -np.inf

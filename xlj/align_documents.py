@@ -5,8 +5,8 @@ r"""Aligns the sentences of two documents that are translations, and writes sent
 
 A document has one sentence per line or, with --paragraphs, one paragraph. A pair has one to four
 sentences of each side; other sentences have no counterpart. The command prints a report. --ladder
-writes the line numbers of the pairs, and --html a page to read both sides. --shard=I/N divides lists
-of documents among hosts. More: docs/align_documents.md
+writes the line numbers of the pairs, and --html a page to read both sides. --shard=I/N divides
+lists of documents among hosts. More: docs/align_documents.md
 """
 
 import json

@@ -1,7 +1,5 @@
 """A plain dynamic programme of sentence alignment over all cells, for tests."""
 
-import itertools
-
 
 def best_score(score, rows, columns, sizes, open_gap, skip, close=0.0):
     """Returns the score of the best path, and the cells of one such path.
@@ -11,9 +9,9 @@ def best_score(score, rows, columns, sizes, open_gap, skip, close=0.0):
         end at j.
     """
     best = {(0, 0, "pair"): (0.0, [(0, 0)])}
-    for i, j in itertools.product(range(rows + 1), range(columns + 1)):
+    for i, j in ((i, j) for i in range(rows + 1) for j in range(columns + 1)):
         into_pair, into_gap = [], []
-        for n, m in itertools.product(range(1, sizes + 1), repeat=2):
+        for n, m in ((n, m) for n in range(1, sizes + 1) for m in range(1, sizes + 1)):
             for state, more in (("pair", 0.0), ("gap", close)):
                 if before := best.get((i - n, j - m, state)):
                     value = before[0] + more + score(i, j, n, m)

@@ -1,8 +1,8 @@
 """Aligns the sentences of two documents, from coarse to fine.
 
 Both documents are halved until they are short, by adding the vectors of neighbours. The shortest
-documents are aligned with a full programme. Each longer version is aligned in a band around the path
-of the version before. So time and memory are linear in the length of the documents. The last
+documents are aligned with a full programme. Each longer version is aligned in a band around the
+path of the version before. So time and memory are linear in the length of the documents. The last
 version, the sentences, is aligned twice: the first path gives the parameters of the second.
 
 Source: Thompson and Koehn (2019), "Vecalign: Improved sentence alignment in linear time and space".

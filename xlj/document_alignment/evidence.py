@@ -128,10 +128,10 @@ def _variances(ratios: np.ndarray, inverse: np.ndarray) -> tuple[float, float]:
     """Fits the variance of ratios to `variance + noise * inverse`, at the median of the longer and
     of the shorter half of the pairs."""
     is_short = inverse >= np.median(inverse)
-    halves = (is_short, ~is_short if not is_short.all() else is_short)
+    is_long = is_short if is_short.all() else np.logical_not(is_short)
     (short, at_short), (long, at_long) = (
         ((_MAD * float(np.median(abs(ratios[half])))) ** 2, float(np.median(inverse[half])))
-        for half in halves
+        for half in (is_short, is_long)
     )
     noise = max(0.0, short - long) / max(at_short - at_long, 1e-9)
     noise = min(noise, long / at_long)  # the variance of long pairs is at least 0

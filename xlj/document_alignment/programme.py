@@ -1,9 +1,10 @@
 """The dynamic programme of sentence alignment on a band of cells, in NumPy.
 
 A cell (i, j) means that the first i sentences of the source and the first j of the target are
-aligned. A path from (0, 0) to the end consists of pairs of blocks (n sentences with m sentences) and
-of sentences without a counterpart, which form gaps. The programme finds the path with the highest
-sum of scores among all paths inside the band. Time and memory are linear in the number of cells.
+aligned. A path from (0, 0) to the end consists of pairs of blocks (n sentences with m sentences)
+and of sentences without a counterpart, which form gaps. The programme finds the path with the
+highest sum of scores among all paths inside the band. Time and memory are linear in the number of
+cells.
 """
 
 from collections.abc import Callable
@@ -17,8 +18,8 @@ _NEVER = np.float32(-1e30)
 _OPEN, _SKIPS_SOURCE = 1, 2  # bits of the step back from a gap
 
 Scores = Callable[[int, int, int, int], np.ndarray]
-"""`scores(i, k, lo, hi)` returns the scores of the blocks that end at the rows i to k - 1 and at the
-columns lo to hi - 1 of cells, float32 [k - i, sizes of source blocks, sizes of target blocks,
+"""`scores(i, k, lo, hi)` returns the scores of the blocks that end at the rows i to k - 1 and at
+the columns lo to hi - 1 of cells, float32 [k - i, sizes of source blocks, sizes of target blocks,
 hi - lo]. `-inf` forbids a pair. Row and column 0 are not requested."""
 
 
@@ -76,8 +77,40 @@ def around(cells: np.ndarray, radius: int, rows: int, columns: int) -> Band:
     return Band(np.maximum(starts, 0), np.minimum(stops, columns + 1))
 
 
-def best_path(scores: Scores, band: Band, sizes: int, open_gap: float, skip: float,
-              close: float = 0.0) -> Path:  # fmt: skip
+class _Row(NamedTuple):
+    """The best scores of the paths to the cells of a row, float32 [columns], and its first column.
+
+    Attributes:
+      pairs: of the paths whose last step is a pair.
+      gaps: of the paths whose last step is in a gap.
+    """
+
+    start: int
+    pairs: np.ndarray
+    gaps: np.ndarray
+
+
+class _Blocks:
+    """Reads the scores of one row, which are computed for `ROWS` rows at a time."""
+
+    def __init__(self, scores: Scores, band: Band):
+        self._scores, self._band = scores, band
+        self._block, self._first, self._start = np.zeros(0), 0, 0
+
+    def row(self, i: int) -> np.ndarray:
+        """Returns the scores of row i, [sizes, sizes, columns without column 0]."""
+        band = self._band
+        if (i - 1) % ROWS == 0:
+            stop = min(i + ROWS, len(band.starts))
+            self._first, self._start = i, max(1, int(band.starts[i]))
+            self._block = self._scores(i, stop, self._start, int(band.stops[stop - 1]))
+        start, stop = max(1, int(band.starts[i])), int(band.stops[i])
+        return self._block[i - self._first][..., start - self._start : stop - self._start]
+
+
+def best_path(
+    scores: Scores, band: Band, sizes: int, open_gap: float, skip: float, close: float = 0.0
+) -> Path:
     """Finds the path with the highest score.
 
     Args:
@@ -90,34 +123,22 @@ def best_path(scores: Scores, band: Band, sizes: int, open_gap: float, skip: flo
     Returns:
       The path. Ties go to the pair of the smallest blocks, and to a pair before a gap.
     """
-    rows, columns = len(band.starts) - 1, int(band.stops[-1]) - 1
     widths = band.stops - band.starts
     offsets = np.concatenate([[0], np.cumsum(widths)])
-    pair_steps = np.zeros(offsets[-1], np.uint8)  # from which blocks and state a pair comes
-    gap_steps = np.zeros(offsets[-1], np.uint8)
-    history: list[tuple[np.ndarray, np.ndarray]] = []  # of the rows i - 1, i - 2, ...
-    pairs = np.full(widths[0], _NEVER, np.float32)
-    block, block_start = np.zeros(0), 0
-    for i in range(rows + 1):
-        start, stop = int(band.starts[i]), int(band.stops[i])
+    steps = np.zeros((2, offsets[-1]), np.uint8)  # the last step of pairs, and of gaps
+    blocks, history = _Blocks(scores, band), list[_Row]()  # the last rows, the latest first
+    for i, (start, width) in enumerate(zip(band.starts.tolist(), widths.tolist(), strict=True)):
         cells = slice(offsets[i], offsets[i + 1])
-        if i == 0:
-            pairs[0] = 0.0
+        if i:
+            pairs, steps[0, cells] = _pairs(blocks.row(i), history, start, width, close)
         else:
-            if (i - 1) % ROWS == 0:
-                last = min(i + ROWS, rows + 1)
-                block_start = max(1, start)
-                block = scores(i, last, block_start, int(band.stops[last - 1]))
-            shift = max(1, start)
-            of_row = block[(i - 1) % ROWS][..., shift - block_start : stop - block_start]
-            pairs, pair_steps[cells] = _pairs(of_row, history, band, i, sizes, close)
-        above = history[0] if history else None
-        gaps, gap_steps[cells] = _gaps(pairs, above, band, i, open_gap, skip)
-        history = [(pairs, gaps), *history[: sizes - 1]]
-    pairs, gaps = history[0]
-    is_gap = bool(gaps[-1] > pairs[-1])
-    cells = _trace(pair_steps, gap_steps, band, offsets, sizes, (rows, columns), is_gap)
-    return Path(cells, float(max(gaps[-1], pairs[-1])))
+            pairs = np.full(width, _NEVER, np.float32)
+            pairs[0] = 0.0
+        gaps, steps[1, cells] = _gaps(pairs, history[:1], start, open_gap, skip)
+        history = [_Row(start, pairs, gaps), *history[: sizes - 1]]
+    last = history[0].pairs[-1], history[0].gaps[-1]
+    path = _trace(steps, band, offsets, sizes, bool(last[1] > last[0]))
+    return Path(path, float(max(last)))
 
 
 def _shifted(values: np.ndarray, start: int, first: int, stop: int) -> np.ndarray:
@@ -129,70 +150,85 @@ def _shifted(values: np.ndarray, start: int, first: int, stop: int) -> np.ndarra
     return result
 
 
-def _pairs(of_row, history, band, i, sizes, close):  # noqa: ANN001, ANN202
-    start, stop = int(band.starts[i]), int(band.stops[i])
-    shift = max(1, start)
+def _pairs(
+    of_row: np.ndarray, history: list[_Row], start: int, width: int, close: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the scores of the paths that end in a pair, and their last steps.
+
+    A step is 2 * (index of the sizes of both blocks), plus 1 after a gap.
+    """
+    sizes = of_row.shape[0]
+    shift = max(1, start)  # column 0 has no pairs
+    stop = start + width
     before = np.full((sizes, stop - shift + sizes - 1), _NEVER, np.float32)
     from_gap = np.zeros(before.shape, bool)
-    for n, (pairs, gaps) in enumerate(history):
-        first = int(band.starts[i - n - 1])
-        # column c of `before` is the column shift - sizes + c of the row i - n - 1
-        a = _shifted(pairs, first, shift - sizes, stop - 1)
-        b = _shifted(gaps, first, shift - sizes, stop - 1) + np.float32(close)
-        np.greater(b, a, out=from_gap[n])
-        np.maximum(a, b, out=before[n])
-    width = stop - shift
-    # windows[n, m, c]: the cell m + 1 columns before the cell c of this row
-    windows = np.lib.stride_tricks.sliding_window_view(before, width, axis=1)[:, ::-1]
-    total = (windows + of_row).reshape(sizes * sizes, width)
-    choice = total.argmax(0)
-    at = np.arange(width)
+    for n, row in enumerate(history):
+        # Column c of `before` is the column shift - sizes + c.
+        after_pair = _shifted(row.pairs, row.start, shift - sizes, stop - 1)
+        after_gap = _shifted(row.gaps, row.start, shift - sizes, stop - 1) + np.float32(close)
+        np.greater(after_gap, after_pair, out=from_gap[n])
+        np.maximum(after_gap, after_pair, out=before[n])
+    # windows[n, m, c] is m + 1 columns before the column c of this row.
+    windows = np.lib.stride_tricks.sliding_window_view(before, stop - shift, axis=1)[:, ::-1]
+    total = (windows + of_row).reshape(sizes * sizes, stop - shift)
+    choice, at = total.argmax(0), np.arange(stop - shift)
     n, m = np.divmod(choice, sizes)
-    origin = from_gap[n, sizes - 1 - m + at]
-    best = np.full(stop - start, _NEVER, np.float32)
-    steps = np.zeros(stop - start, np.uint8)
+    best = np.full(width, _NEVER, np.float32)
+    steps = np.zeros(width, np.uint8)
     best[shift - start :] = np.maximum(total[choice, at], _NEVER)
-    steps[shift - start :] = 2 * choice + origin
+    steps[shift - start :] = 2 * choice + from_gap[n, sizes - 1 - m + at]
     return best, steps
 
 
-def _gaps(pairs, above, band, i, open_gap, skip):  # noqa: ANN001, ANN202
-    """Returns the scores of the paths that end in a gap, and their last steps."""
-    start, stop = int(band.starts[i]), int(band.stops[i])
-    opened = np.float32(open_gap + skip)
-    best = np.full(stop - start, _NEVER, np.float32)
-    steps = np.zeros(stop - start, np.uint8)
-    if above is not None:
-        first = int(band.starts[i - 1])
-        a = _shifted(above[0], first, start, stop) + opened
-        b = _shifted(above[1], first, start, stop) + np.float32(skip)
-        best, steps = np.maximum(a, b), np.where(b >= a, 0, _OPEN).astype(np.uint8) | _SKIPS_SOURCE
+def _gaps(
+    pairs: np.ndarray, above: list[_Row], start: int, open_gap: float, skip: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the scores of the paths that end in a gap, and their last steps.
+
+    Args:
+      pairs: the scores of the paths that end in a pair in this row.
+      above: the row before, if there is one.
+    """
+    width, opened = len(pairs), np.float32(open_gap + skip)
+    best = np.full(width, _NEVER, np.float32)
+    steps = np.zeros(width, np.uint8)
+    for row in above:
+        new = _shifted(row.pairs, row.start, start, start + width) + opened
+        old = _shifted(row.gaps, row.start, start, start + width) + np.float32(skip)
+        best = np.maximum(new, old)
+        steps = np.where(old >= new, 0, _OPEN).astype(np.uint8) | np.uint8(_SKIPS_SOURCE)
     from_pair = np.concatenate([[_NEVER], pairs[:-1] + opened]).astype(np.float32)
     is_new = from_pair > best
-    best = np.where(is_new, from_pair, best)
-    steps = np.where(is_new, np.uint8(_OPEN), steps)
-    # A run of skipped targets: the maximum over its beginnings, without the cost of the run.
-    fall = np.arange(stop - start, dtype=np.float64) * skip
-    level = best - fall
+    best, steps = np.where(is_new, from_pair, best), np.where(is_new, np.uint8(_OPEN), steps)
+    # A run of skipped targets: the maximum over its beginnings, without the score of the run.
+    of_run = np.arange(width, dtype=np.float64) * skip
+    level = best - of_run
     highest = np.maximum.accumulate(level)
     is_run = np.concatenate([[False], highest[:-1] >= level[1:]])
-    steps = np.where(is_run, np.uint8(0), steps)
-    return np.maximum((highest + fall).astype(np.float32), _NEVER), steps
+    return np.maximum((highest + of_run).astype(np.float32), _NEVER), np.where(
+        is_run, np.uint8(0), steps
+    )
 
 
-def _trace(pair_steps, gap_steps, band, offsets, sizes, end, is_gap):  # noqa: ANN001, ANN202
-    """Follows the steps back from the end; returns the cells in order."""
-    i, j = end
+def _trace(
+    steps: np.ndarray, band: Band, offsets: np.ndarray, sizes: int, is_gap: bool
+) -> np.ndarray:
+    """Follows the steps back from the last cell; returns the cells in order.
+
+    Args:
+      steps: uint8 [2, cells]: the last steps of pairs, and of gaps.
+      offsets: the first cell of each row.
+      is_gap: whether the last step is in a gap.
+    """
+    i, j = len(band.starts) - 1, int(band.stops[-1]) - 1
     cells = [(i, j)]
     while (i, j) != (0, 0):
-        at = offsets[i] + j - band.starts[i]
+        step = int(steps[int(is_gap), offsets[i] + j - band.starts[i]])
         if is_gap:
-            step = int(gap_steps[at])
             i, j = (i - 1, j) if step & _SKIPS_SOURCE else (i, j - 1)
             is_gap = not step & _OPEN
         else:
-            choice, is_gap = int(pair_steps[at]) >> 1, bool(pair_steps[at] & 1)
-            n, m = divmod(choice, sizes)
-            i, j = i - n - 1, j - m - 1
+            n, m = divmod(step >> 1, sizes)
+            i, j, is_gap = i - n - 1, j - m - 1, bool(step & 1)
         cells.append((i, j))
     return np.array(cells[::-1], np.int64).reshape(-1, 2)
