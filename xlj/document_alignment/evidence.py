@@ -23,6 +23,9 @@ SAMPLE = 1000
 """The number of sentences whose nearest neighbours are searched for the first estimate."""
 _LONGEST = np.float32(8.0)
 """The largest loss of a pair by its lengths, so that one odd pair does not displace a path."""
+_FREE = np.float32(3.0)
+"""The largest loss of a pair by its cosine: about 1 in 20 translations is so free that its cosine
+is random."""
 _MAD = 1.4826  # the standard deviation of a normal distribution with median absolute deviation 1
 _CHUNK = 64  # rows of cosines that are computed at a time
 _KINDS_WEIGHT = 20.0  # the number of pairs that the first shares of kinds are worth
@@ -211,6 +214,7 @@ class Scorer:
         variance = (evidence.spread**2 + evidence.random_spread**2) / 2
         result -= np.float32(evidence.similar / 2)
         result *= np.float32(max(evidence.similar, evidence.random_spread) / variance)
+        np.maximum(result, -_FREE, out=result)
         rows = np.s_[i - 1 : k - 1, :, None, None]
         columns = np.s_[:, lo - 1 : hi - 1]
         if self._with_lengths:
