@@ -27,7 +27,7 @@ _END = re.compile(
 )
 _LAST_WORD = re.compile(r"(?:^|[\s(\[\"'«“‘-])([^\W\d_]+(?:\.[^\W\d_]+)*)\.$")
 _NO_SPACE = ("CJK", "HIRAGANA", "KATAKANA", "IDEOGRAPHIC", "FULLWIDTH")
-_NO_SPACE_LETTERS = ("THAI", "LAO", "KHMER", "MYANMAR")
+_QUOTES = "\"'“”‘’"
 
 
 def split(text: str) -> list[str]:
@@ -36,9 +36,10 @@ def split(text: str) -> list[str]:
     A stop of Chinese and Japanese ends a sentence. Any other stop ends a sentence only if a space
     follows, and, for a full stop, unless
 
-    - the word before it is one letter, contains full stops, or is a known abbreviation,
-    - a number is before it, and a lowercase letter or digit follows, or
-    - a lowercase letter follows.
+    - the word before it is one letter, contains full stops, or is a known abbreviation, or
+    - a number of one or two digits is before it, and a digit follows.
+
+    If a lowercase letter follows, no stop ends a sentence.
     """
     sentences, start = [], 0
     for match in _END.finditer(text):
@@ -54,12 +55,10 @@ def _is_end(before: str, after: str) -> bool:
     """Whether a sentence ends between two texts at a stop."""
     before = before.rstrip()
     stripped = before.rstrip(_CLOSING)
-    if stripped[-1:] not in ".…" and stripped[-1:]:
-        return True
-    following = after.lstrip("".join((_CLOSING, "“‘«‹([{„¿¡—–- ")))[:1]
+    following = after.lstrip(f"{_CLOSING}“‘«‹([{{„¿¡—–- ")[:1]
     if following.islower():
         return False
-    if stripped[-1:] == "…" or stripped.endswith(".."):
+    if stripped[-1:] != "." or stripped.endswith(".."):
         return True
     if stripped[-2:-1].isdigit():
         return not (following.isdigit() and len(re.findall(r"\w+", stripped)[-1]) < 3)
@@ -81,9 +80,15 @@ def join(sentences: Sequence[str]) -> str:
 
 
 def _is_tight(last: str, first: str) -> bool:
-    return all(_has_no_spaces(letter) for letter in (last, first))
+    """Whether no space belongs between two letters: one of Chinese or Japanese, and another or a
+    quotation mark."""
+    letters = [_has_no_spaces(letter) for letter in (last, first)]
+    return any(letters) and all(
+        is_letter or letter in _QUOTES
+        for letter, is_letter in zip((last, first), letters, strict=True)
+    )
 
 
 def _has_no_spaces(letter: str) -> bool:
-    """Whether a letter belongs to Chinese or Japanese, which write sentences without spaces."""
+    """Whether a letter or stop belongs to Chinese or Japanese."""
     return unicodedata.name(letter, "").startswith(_NO_SPACE)
