@@ -12,11 +12,11 @@ _WIDE_STOPS = "。！？｡．"  # stops of scripts without spaces; no space fol
 _STOPS = ".!?…؟۔।॥։።፧፨᙮᠃᠉။៕៖"
 _CLOSING = "\"'”’»›)]}）」』】》〉”’"
 _ABBREVIATIONS = frozenset(
-    "adj adm al approx apr art aug ave bd blvd bros bzgl bzw ca cap capt cf ch chap co col corp "
-    "dec dept dr dra ed eds etc excl fed feb fig figs fr gen gov hon hr hrsg inc incl ing jan jr "
-    "jul jun lt ltd maj mar med mio mme mmes mlle mr mrd mrs ms mt mz nov nr núm no nos oct op pag "
-    "pág pp prof pt rd rep rev resp sec sen sep sept sgt sr sra srta st ste str stv tel th tm tr "
-    "usw vgl vol vols vs zb".split()
+    "abb adj adm approx apr aug ave bd blvd bros bsp bzgl bzw ca cap capt cf ch chap co col "
+    "corp dec dept dr dra ed eds etc excl feb fed fig figs fr gen gov hon hr hrsg inc incl ing "
+    "jan jr jul jun lt ltd maj mio mlle mme mmes mr mrd mrs ms mt mz nos nov nr núm oct op pag "
+    "pp prof pt pág rd rep resp rev sec sen sep sept sgt sr sra srta st ste str stv tel th tm "
+    "tr usw vgl vol vols vs zb".split()
 )
 """Words that end in a full stop inside a sentence, in lowercase, from several languages."""
 _END = re.compile(
