@@ -28,13 +28,13 @@ from xlj.data.text.text_tasks import TextTask
 from xlj.data.text.text_units import ReadOptions, UnitReader
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.document_alignment import documents
-from xlj.document_alignment import documents
 from xlj.evaluation import prediction_files
 from xlj.evaluation.prediction_files import Form
 from xlj.interop import folder as hugging_face
 from xlj.interop import tokenizer_files, vocabulary_matching
 from xlj.interop.vocabulary_matching import folded
 from xlj.io import files, json_file, tmx
+from xlj.io.columns import RANGE
 from xlj.io.malformed import Skipping
 from xlj.retrieval import sentence_files
 from xlj.tools.reporting import runs
