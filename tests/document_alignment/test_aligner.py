@@ -33,7 +33,7 @@ def documents(count, seed=0, noise=0.05, gap=0):
         if k % 11 == 0 and k + 1 < count:
             add(0, meaning[k], lengths[k])
             add(0, meaning[k + 1], lengths[k + 1])
-            weights = np.sqrt(lengths[k : k + 2])
+            weights = lengths[k : k + 2] ** blocks.WEIGHT
             joint = (weights[:, None] * (meaning[k : k + 2] - 2)).sum(0) / np.linalg.norm(weights)
             add(1, joint + 2, lengths[k : k + 2].sum())
             k += 2
@@ -129,7 +129,7 @@ def test_ratios_are_those_of_plain_formulas():
     kinds = evidence.first_kinds(2)
     e = evidence.Evidence(0.7, 0.1, 0.08, 0.2, 0.01, 2.0, 0.5, kinds, 0.1, 0.4)
     actual = evidence.Scorer(e, source, target).scores(5, 9, 4, 20)
-    slope = 0.7 / ((0.1**2 + 0.08**2) / 2)
+    slope = 0.8 * 0.7 / ((0.1**2 + 0.08**2) / 2)
     for i, n, m, j in ((5, 1, 1, 4), (7, 2, 1, 6), (8, 1, 2, 19), (6, 2, 2, 10)):
         x, y = (
             blocks._unit(side.weighted[end - size : end].sum(0))

@@ -13,6 +13,8 @@ from xlj.data.text.splitting import join
 
 SIZES = 4
 """The largest number of sentences of a block."""
+WEIGHT = 0.7
+"""The power of the length of a sentence that is its weight in a sum."""
 _MIN_NORM = 1e-9
 
 
@@ -76,7 +78,7 @@ def of_sentences(
 ) -> Blocks:
     """Returns the blocks of a document.
 
-    The weight of a sentence in a sum is the square root of its length, "ours": an encoder that
+    The weight of a sentence in a sum is its length to the power of `WEIGHT`, "ours": an encoder that
     pools the tokens of joined sentences weights them by their length, but a short sentence then
     hardly changes a sum.
 
@@ -88,7 +90,7 @@ def of_sentences(
     """
     lengths = np.array([max(1, len(text)) for text in texts], np.float64)
     centred = _unit(vectors - vectors.mean(0))
-    weighted = centred * np.sqrt(lengths)[:, None].astype(np.float32)
+    weighted = centred * (lengths**WEIGHT)[:, None].astype(np.float32)
     encoded = None
     if joins is not None:
         encoded = np.stack([centred, *(_unit(side - side.mean(0)) for side in joins)])

@@ -23,6 +23,9 @@ SAMPLE = 1000
 """The number of sentences whose nearest neighbours are searched for the first estimate."""
 _LONGEST = np.float32(8.0)
 """The largest loss of a pair by its lengths, so that one odd pair does not displace a path."""
+_WORTH = 0.8
+"""The factor of the likelihood ratio of a cosine: neighbours, the usual mistakes, are more alike
+than random sentences."""
 _FREE = np.float32(3.0)
 """The largest loss of a pair by its cosine: about 1 in 20 translations is so free that its cosine
 is random."""
@@ -213,7 +216,8 @@ class Scorer:
         result = result.reshape(k - i, sizes, sizes, hi - lo)  # cosines
         variance = (evidence.spread**2 + evidence.random_spread**2) / 2
         result -= np.float32(evidence.similar / 2)
-        result *= np.float32(max(evidence.similar, evidence.random_spread) / variance)
+        slope = _WORTH * max(evidence.similar, evidence.random_spread) / variance
+        result *= np.float32(slope)
         np.maximum(result, -_FREE, out=result)
         rows = np.s_[i - 1 : k - 1, :, None, None]
         columns = np.s_[:, lo - 1 : hi - 1]
