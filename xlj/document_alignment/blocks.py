@@ -78,9 +78,9 @@ def of_sentences(
 ) -> Blocks:
     """Returns the blocks of a document.
 
-    The weight of a sentence in a sum is its length to the power of `WEIGHT`, "ours": an encoder that
-    pools the tokens of joined sentences weights them by their length, but a short sentence then
-    hardly changes a sum.
+    The weight of a sentence in a sum is its length to the power of `WEIGHT`, "ours": an encoder
+    that pools the tokens of joined sentences weights them by their length, but a short sentence
+    then hardly changes a sum.
 
     Args:
       vectors: float32 [sentences, width].

@@ -133,7 +133,7 @@ def _estimate(
 def _variances(ratios: np.ndarray, inverse: np.ndarray) -> tuple[float, float]:
     """Fits the variance of ratios to `variance + noise * inverse`, at the median of the longer and
     of the shorter half of the pairs."""
-    is_short = inverse >= np.median(inverse)
+    is_short: np.ndarray = np.asarray(inverse >= np.median(inverse))
     is_long = is_short if is_short.all() else np.logical_not(is_short)
     (short, at_short), (long, at_long) = (
         ((_MAD * float(np.median(abs(ratios[half])))) ** 2, float(np.median(inverse[half])))
