@@ -41,7 +41,8 @@ class PartFiles:
             folder.mkdir(parents=True, exist_ok=True)
         file = folder / JOB
         if not file.is_file():
-            if any(folder.iterdir()):
+            # A killed process may have left an unfinished file.
+            if any(path.suffix != atomic.PART for path in folder.iterdir()):
                 raise ConfigError(
                     f"{folder} contains other files, but no {JOB}; name a new or empty folder"
                 )
