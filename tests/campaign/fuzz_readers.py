@@ -379,12 +379,13 @@ def _read_ids(folder: Path) -> None:
 
 
 def _read_document(folder: Path) -> None:
-    lines = [line.strip() for line in _texts(folder / "a.txt")]
     for with_paragraphs in (False, True):
         document = documents.read(folder / "a.txt", with_paragraphs=with_paragraphs)
         letters = sum(len("".join(text.split())) for text in document.texts)
-        expected = ["".join(line.split()) for line in lines if line != RANGE]
-        same("letters", letters, sum(map(len, expected)))
+        lines = [line.strip() for line in _texts(folder / "a.txt")]
+        expected = sum(len("".join(line.split())) for line in lines if line != RANGE)
+        if not document.ids:  # the column of ids is not part of the text
+            same("letters", letters, expected)
 
 
 def _read_predictions(folder: Path) -> None:
