@@ -57,24 +57,24 @@ def documents(count, seed=0, noise=0.05, gap=0):
 
 
 def test_pairs_gaps_and_a_long_gap_are_found():
-    source, target, gold = documents(600, gap=80)
+    source, target, gold = documents(400, gap=60)
     steps = aligner.align(source, target)
     pairs = {(step.source, step.target) for step in steps if not step.is_gap}
     assert len(pairs & set(gold)) > 0.98 * len(gold) > 0.95 * len(pairs)
     for side, document in (("source", source), ("target", target)):
         covered = [k for step in steps for k in getattr(step, side)]
         assert covered == list(range(len(document)))
-    assert aligner.align(source, target) == steps
     confidences = [step.confidence for step in steps if not step.is_gap]
     assert np.median(confidences) == pytest.approx(0.99, abs=1e-3)
     assert {step.confidence for step in steps if step.is_gap} == {0.0}
 
 
 def test_documents_that_are_no_translations_have_a_low_confidence():
-    source, target, _ = documents(300)
-    other = documents(300, seed=1)[1]
+    source, target, _ = documents(250)
+    other = documents(250, seed=1)[1]
     assert report.confidence(aligner.align(source, target)) > 0.8
-    assert report.confidence(aligner.align(source, other)) < 0.35
+    steps = aligner.align(source, other)
+    assert report.confidence(steps) < 0.35 and steps == aligner.align(source, other)
 
 
 def test_short_documents():
@@ -89,7 +89,7 @@ def test_short_documents():
 def test_cells_grow_linearly_with_the_length():
     """Memory is two bytes a cell, and time is linear in the cells."""
     counts = []
-    for count in (500, 1000, 2000):
+    for count in (400, 800, 1600):
         source, target, _ = documents(count, gap=50)
         band = aligner.band(source, target)
         counts.append(int((band.stops - band.starts).sum()) / count)

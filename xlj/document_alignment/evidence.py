@@ -155,7 +155,7 @@ def _cosines(source: Blocks, target: Blocks, i: np.ndarray, j: np.ndarray) -> np
 def estimate_again(evidence: Evidence, source: Blocks, target: Blocks, path: Path) -> Evidence:
     """Estimates the parameters from a path. Kinds and gaps that a path lacks remain possible."""
     steps = path.sizes
-    is_pair = (steps > 0).all(1)
+    is_pair: np.ndarray = np.asarray((steps > 0).all(1))
     single = (steps == 1).all(1)
     if not single.any():
         return evidence
@@ -166,7 +166,8 @@ def estimate_again(evidence: Evidence, source: Blocks, target: Blocks, path: Pat
     np.add.at(counts, tuple(steps[is_pair].T - 1), 1)
     kinds = (counts + _KINDS_WEIGHT * new.kinds) / (counts.sum() + _KINDS_WEIGHT)
     pairs, skips = int(is_pair.sum()), int((~is_pair).sum())
-    gaps = int((~is_pair & np.concatenate([[True], is_pair[:-1]])).sum())
+    follows_pair = np.concatenate([[True], is_pair])[:-1]
+    gaps = int((~is_pair & follows_pair).sum())
     gap = (gaps + 1) / (pairs + _KINDS_WEIGHT)
     stay = (skips - gaps + 1.2) / (skips + 2)
     return dataclasses.replace(new, kinds=kinds, gap=min(gap, 0.5), stay=stay)
