@@ -33,6 +33,7 @@ LAYERS = (
     "inference",
     "word_alignment",
     "retrieval",
+    "document_alignment",
     "evaluation",
     "tasks",
     "finetuning",
@@ -117,6 +118,7 @@ HEAVY = (
     "xlj.inference",
     "xlj.word_alignment",
     "xlj.retrieval",
+    "xlj.document_alignment",
     "xlj.evaluation",
     "xlj.finetuning",
     "xlj.conversion",
@@ -155,6 +157,7 @@ REMOTE_CODE = "xlj.interop.remote_code"
 """Code that runs where xlj is not installed: it imports nothing of xlj, and nothing imports it."""
 WITHOUT_CONFIG = {
     "xlj.align",
+    "xlj.align_documents",
     "xlj.card",
     "xlj.completion",
     "xlj.convert",

@@ -15,10 +15,10 @@ from xlj import __main__ as launcher
 
 ROOT = Path(__file__).parents[1]
 MODULES = {
-    file.stem
+    file.stem.replace("_", "-")
     for file in (ROOT / "xlj").glob("*.py")
     if '__name__ == "__main__"' in file.read_text("utf-8")
-} - {"__main__"}
+} - {"--main--"}
 
 
 def run(monkeypatch, capsys, *arguments):
@@ -35,7 +35,7 @@ def test_help_has_a_line_for_each_command(arguments, monkeypatch, capsys):
     lines = dict(line.split(maxsplit=1) for line in output.splitlines()[2:])
     assert code == 0 and set(lines) == set(launcher.COMMANDS) == MODULES
     for name, line in lines.items():
-        assert importlib.import_module(f"xlj.{name}").__doc__.startswith(line)
+        assert importlib.import_module(launcher.module_of(name)).__doc__.startswith(line)
 
 
 def test_a_command_gets_the_arguments_after_its_name(monkeypatch, capsys):
@@ -62,7 +62,7 @@ def test_help_ends_quietly_if_its_output_is_closed():
 
 def test_commands_do_not_replace_public_names():
     for name in MODULES:
-        importlib.import_module(f"xlj.{name}")
+        importlib.import_module(launcher.module_of(name))
     assert not MODULES & set(xlj.__all__)
     for name in xlj.__all__:
         value = getattr(xlj, name)

@@ -16,6 +16,7 @@ COMMANDS = (
     "convert",
     "embed",
     "align",
+    "align-documents",
     "retrieve",
     "search",
     "mine",
@@ -43,8 +44,17 @@ def main() -> int:
         return 2
     sys.argv = [f"{sys.argv[0]} {name}", *arguments]
     sys.path.insert(0, os.getcwd())  # makes the user's modules importable, as `python -m` does
-    code: int = importlib.import_module(f"xlj.{name}").main()
+    code: int = importlib.import_module(module_of(name)).main()
     return code
+
+
+def module_of(name: str) -> str:
+    """Returns the module of a command."""
+    return f"xlj.{_stem(name)}"
+
+
+def _stem(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def _print(text: str) -> int:
@@ -61,8 +71,8 @@ def _print(text: str) -> int:
 def _help() -> str:
     lines = ["xlj COMMAND ...   (xlj COMMAND --help describes a command)", ""]
     for name in COMMANDS:  # the files are parsed, since importing them would be slow
-        module = ast.parse(Path(__file__).with_name(f"{name}.py").read_text("utf-8"))
-        lines.append(f"  {name:10} {(ast.get_docstring(module) or '').splitlines()[0]}")
+        module = ast.parse(Path(__file__).with_name(f"{_stem(name)}.py").read_text("utf-8"))
+        lines.append(f"  {name:15} {(ast.get_docstring(module) or '').splitlines()[0]}")
     return "\n".join(lines)
 
 

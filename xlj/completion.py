@@ -54,12 +54,12 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("completion", __doc__, _add_flags)
 def main(flags: Namespace) -> None:
     """Prints the script."""
-    from xlj.__main__ import COMMANDS
+    from xlj.__main__ import COMMANDS, module_of
 
     script, case = (_BASH, 'words="{}"') if flags.shell == "bash" else (_ZSH, "candidates=({})")
     cases = []
     for name in COMMANDS:
-        parser = importlib.import_module(f"xlj.{name}").main.parser()
+        parser = importlib.import_module(module_of(name)).main.parser()
         words = case.format(" ".join(dict.fromkeys(_words(name, parser))))
         cases.append(f"            {name}) {words} ;;")
     print(script.replace("@COMMANDS@", " ".join(COMMANDS)).replace("@CASES@", "\n".join(cases)))

@@ -27,12 +27,14 @@ from xlj.data.text.sources import open_sources
 from xlj.data.text.text_tasks import TextTask
 from xlj.data.text.text_units import ReadOptions, UnitReader
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.document_alignment import documents
 from xlj.evaluation import prediction_files
 from xlj.evaluation.prediction_files import Form
 from xlj.interop import folder as hugging_face
 from xlj.interop import tokenizer_files, vocabulary_matching
 from xlj.interop.vocabulary_matching import folded
 from xlj.io import files, json_file, tmx
+from xlj.io.columns import RANGE
 from xlj.io.malformed import Skipping
 from xlj.retrieval import sentence_files
 from xlj.tools.reporting import runs
@@ -376,6 +378,16 @@ def _read_ids(folder: Path) -> None:
     same("pairs", len(pairs), len({line.strip() for line in _texts(folder / "pairs")}))
 
 
+def _read_document(folder: Path) -> None:
+    for with_paragraphs in (False, True):
+        document = documents.read(folder / "a.txt", with_paragraphs=with_paragraphs)
+        letters = sum(len("".join(text.split())) for text in document.texts)
+        lines = [line.strip() for line in _texts(folder / "a.txt")]
+        expected = sum(len("".join(line.split())) for line in lines if line != RANGE)
+        if not document.ids:  # the column of ids is not part of the text
+            same("letters", letters, expected)
+
+
 def _read_predictions(folder: Path) -> None:
     form = Form("[A-Z]+", "a tag")
     labels, other = prediction_files.labels(folder / "gold", folder / "predicted", form)
@@ -584,6 +596,11 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
             _read_dictionary,
         ),
         Reader("sentences", {"a.txt": b"A cat.\n  B\n"}, _read_sentences),
+        Reader(
+            "document",
+            {"a.txt": "One. Two is here!\n\n他来了。她走了。\n<range>\nLast\n".encode()},
+            _read_document,
+        ),
         Reader(
             "sentences with ids",
             {"a.tsv": b"s1\tA\ns2\tB\n", "places": b"0\n4\n2\n", "pairs": b"s1\tt2\ns2\tt1\n"},

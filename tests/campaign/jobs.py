@@ -93,6 +93,11 @@ def make(scratch: Path) -> list[Job]:
         flags = [f"--checkpoint={model}", f"--input={text}/en.txt"]
         return ["xlj.embed", *flags, f"--output={folder}/vectors.npy"]
 
+    def aligning(folder: Path) -> list[str]:
+        flags = [f"--checkpoint={model}", f"--output={folder}/pairs", "--shard=1/1", "--scores"]
+        sides = [f"--source={text}/documents/*.en", f"--target={text}/documents/*.de"]
+        return ["xlj.align_documents", *flags, *sides]
+
     return [
         Job(
             "prepare",
@@ -113,6 +118,7 @@ def make(scratch: Path) -> list[Job]:
             "run/seed-0/checkpoints/*tmp*",
         ),
         Job("embed", embedding, lambda folder: _digest(folder / "vectors.npy"), "*.part"),
+        Job("align_documents", aligning, _digest_of_pairs, "pairs/*.part"),
     ]
 
 
@@ -128,11 +134,33 @@ def _write_text(folder: Path) -> None:
         (part / f"{language}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     pairs = itertools.islice(phrasebook.pair_lines("en-de"), 1500)
     (part / "en-de.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    _write_documents(part / "documents")
     part.rename(folder)
+
+
+def _write_documents(folder: Path) -> None:
+    """Writes ten documents in two languages; the second language lacks every ninth sentence."""
+    from xlj import phrasebook
+
+    folder.mkdir()
+    pairs = list(itertools.islice(phrasebook.pair_lines("en-de"), 800))
+    for number in range(10):
+        some = pairs[number::10]
+        sides = [a for a, _ in some], [b for k, (_, b) in enumerate(some) if k % 9]
+        for language, lines in zip(("en", "de"), sides, strict=True):
+            file = folder / f"{number}.{language}"
+            file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _digest_of_pairs(folder: Path) -> str:
+    """Returns a digest of the names and the contents of all parts, without unfinished files."""
+    files = sorted(file for file in (folder / "pairs").iterdir() if file.suffix != ".part")
+    names = " ".join(f"{file.name} {_digest(file)}" for file in files)
+    return hashlib.sha256(names.encode()).hexdigest()
 
 
 def _digest_of_rows(folder: Path) -> str:

@@ -71,3 +71,12 @@ def test_compressed_files_that_cannot_be_split_are_printed(tmp_path, capsys):
     assert f"a single process reads each: {', '.join(map(str, paths[2:7]))} and 2 more" in printed
     assert "plain.txt" not in printed and "small.gz" not in printed
     assert not file_ranges.split_files(paths, 1 << 20)[9:] and not capsys.readouterr().err
+
+
+def test_an_unfinished_file_of_a_killed_process_does_not_stop_a_job(tmp_path):
+    (tmp_path / f"job.json.1234{atomic.PART}").write_text("{")
+    assert PartFiles(tmp_path, {"input": "a"}, 2, ".x", (1, 1)).remaining() == [0, 1]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file").touch()
+    with pytest.raises(ConfigError, match="contains other files"):
+        PartFiles(tmp_path / "other", {"input": "a"}, 2, ".x", (1, 1))

@@ -83,6 +83,13 @@ WORD_SPLITS = ("spaces", "whitespace")
 LINK_FORMATS = ("pharaoh", "pharaoh_1", "naacl", "words", "pieces")
 """Link formats of `xlj.align`, described in `word_alignment.link_formats`."""
 
+PAIR_FORMATS = ("tsv", "jsonl", "tmx")
+"""Formats of pairs of `xlj.align_documents`, described in `document_alignment.pair_formats`."""
+
+JOINS = ("sum", "encode")
+"""How `xlj.align_documents` computes the vectors of joined sentences: as the sum of the vectors of
+the sentences, or by encoding the joined text."""
+
 CHARACTERS = ("all", "scripts", "text")
 """One-character pieces that always remain in a trimmed vocabulary.
 

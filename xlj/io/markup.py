@@ -19,15 +19,18 @@ def node(tag: str, *children: Content, **attributes: str | float) -> Element:
     Attribute names are adapted to Python: `class_` becomes `class`, and `stroke_width` becomes
     `stroke-width`.
     """
-    named = {key.strip("_").replace("_", "-"): _clean(str(v)) for key, v in attributes.items()}
+    named = {
+        key.strip("_").replace("_", "-"): without_control_characters(str(v))
+        for key, v in attributes.items()
+    }
     element = Element(tag, named)
     for child in children:
         if isinstance(child, Element):
             element.append(child)
         elif len(element):
-            element[-1].tail = (element[-1].tail or "") + _clean(child)
+            element[-1].tail = (element[-1].tail or "") + without_control_characters(child)
         else:
-            element.text = (element.text or "") + _clean(child)
+            element.text = (element.text or "") + without_control_characters(child)
     return element
 
 
@@ -71,6 +74,6 @@ def document(
     return "<!doctype html>\n" + etree.tostring(root, encoding="unicode", method="html") + "\n"
 
 
-def _clean(text: str) -> str:
-    """Replaces the characters that HTML does not allow."""
+def without_control_characters(text: str) -> str:
+    """Replaces the characters that HTML and XML do not allow."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

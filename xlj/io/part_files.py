@@ -41,7 +41,8 @@ class PartFiles:
             folder.mkdir(parents=True, exist_ok=True)
         file = folder / JOB
         if not file.is_file():
-            if any(folder.iterdir()):
+            # A killed process may have left an unfinished file.
+            if any(path.suffix != atomic.PART for path in folder.iterdir()):
                 raise ConfigError(
                     f"{folder} contains other files, but no {JOB}; name a new or empty folder"
                 )
@@ -64,7 +65,7 @@ class PartFiles:
         """Returns the path of a part's content file; the caller writes it with `atomic.writing`."""
         return self._folder / f"part-{part:05}{self._ending}"
 
-    def mark_complete(self, part: int, **values: str | int) -> None:
+    def mark_complete(self, part: int, **values: str | float) -> None:
         """Writes the record of a part, which marks the part as complete.
 
         Args:

@@ -1,13 +1,14 @@
-"""Reads TMX files, translation memories in XML: pairs of segments in two languages."""
+"""Reads and writes TMX files, translation memories in XML: pairs of segments in two languages."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from xlj.config import ConfigError
 from xlj.config.languages import matching
 from xlj.io import files
+from xlj.io.markup import without_control_characters
 from xlj.io.quoting import examples
 from xlj.io.storage import AnyPath
 
@@ -126,3 +127,47 @@ def _choose_languages(path: AnyPath, names: Sequence[str], source: str) -> tuple
 
 def _text_in(texts: dict[str, str], language: str) -> str:
     return next((texts[name] for name in matching(language, texts)), "")
+
+
+TAIL = "</body>\n</tmx>\n"
+"""The end of a file."""
+
+
+def head(source_language: str) -> str:
+    """Returns the beginning of a file."""
+    header = ElementTree.Element(
+        "header",
+        {
+            "creationtool": "xlj",
+            "creationtoolversion": "1",
+            "segtype": "sentence",
+            "o-tmf": "xlj",
+            "adminlang": "en",
+            "srclang": source_language,
+            "datatype": "plaintext",
+        },
+    )
+    start = '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
+    return f"{start}{_written(header)}\n<body>\n"
+
+
+def unit(texts: Mapping[str, str], properties: Mapping[str, str]) -> str:
+    """Returns a translation unit.
+
+    Args:
+      texts: the text of each language.
+      properties: values of elements `prop`, by type.
+    """
+    element = ElementTree.Element("tu")
+    for name, value in properties.items():
+        prop = ElementTree.SubElement(element, "prop", {"type": f"x-{name}"})
+        prop.text = without_control_characters(value)
+    for language, text in texts.items():
+        variant = ElementTree.SubElement(element, "tuv", {"xml:lang": language})
+        segment = ElementTree.SubElement(variant, "seg")
+        segment.text = without_control_characters(text)
+    return f"{_written(element)}\n"
+
+
+def _written(element: ElementTree.Element) -> str:
+    return ElementTree.tostring(element, encoding="unicode")

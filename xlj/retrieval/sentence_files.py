@@ -134,19 +134,23 @@ def read_with_ids(*paths: Path, columns: Sequence[str] = ()) -> Sentences:
                 "expected ids in all files or in none"
             )
         for number, line in enumerate(lines, 1 + layout.has_header):
-            row = _split_ids(layout, line, f"{path}:{number}") if line.strip() else [""]
+            row = split_ids(layout, line, f"{path}:{number}") if line.strip() else [""]
             if row[-1] in ("", RANGE):
                 continue
             texts.append(row[-1])
             if has_ids:
-                _add_id(ids, row[0], path, number)
+                add_id(ids, row[0], path, number)
         if len(texts) == size:
             raise ConfigError(f"{path} is empty; expected one sentence per line")
     return Sentences(texts, list(ids) or None)
 
 
-def _split_ids(layout: Layout, line: str, place: str) -> list[str]:
-    """Returns the sentence of a line of `open_lines`, after its id if the layout has ids."""
+def split_ids(layout: Layout, line: str, place: str) -> list[str]:
+    """Returns the sentence of a line of `open_lines`, after its id if the layout has ids.
+
+    Raises:
+      ConfigError: if the line has other columns, or a blank column.
+    """
     columns = line.split("\t")
     row: list[str] | None = columns if len(columns) == 1 else None
     if len(layout.indices) > 1:
@@ -164,8 +168,12 @@ def _split_ids(layout: Layout, line: str, place: str) -> list[str]:
     return row
 
 
-def _add_id(ids: dict[str, str], name: str, path: Path, number: int) -> None:
-    """Adds an id with its place; refuses a repeated id."""
+def add_id(ids: dict[str, str], name: str, path: Path, number: int) -> None:
+    """Adds an id with its place.
+
+    Raises:
+      ConfigError: if the id is repeated.
+    """
     place = f"{path}:{number}"
     first = ids.setdefault(name, place)
     if first != place:

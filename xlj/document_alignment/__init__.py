@@ -1,0 +1,1 @@
+"""Sentence alignment: which sentences of two documents translate each other."""

@@ -1,0 +1,49 @@
+"""A self-contained HTML page to read two aligned documents side by side."""
+
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from xlj.document_alignment.pair_formats import Aligned
+from xlj.io.json_page import JsonPage, controls
+from xlj.io.markup import node
+
+_SCRIPT = Path(__file__).with_suffix(".js")
+_ORDERS = [
+    ("doubt", "least confident first"),
+    ("gaps", "sentences without a counterpart first"),
+    ("file", "order of the documents"),
+]
+
+
+def write(file: BinaryIO, title: str, aligned: Aligned, summary: dict[str, Any]) -> None:
+    """Writes the page.
+
+    Args:
+      aligned: the documents and all steps of their alignment.
+      summary: the report (`report.summarise`).
+    """
+    kinds = ", ".join(f"{kind}: {share:.1%}" for kind, share in summary["kinds"].items())
+    gaps = summary["gaps"]
+    skipped = gaps["source_sentences"] + gaps["target_sentences"]
+    facts = (
+        f"{summary['pairs']:,} pairs ({kinds}); {skipped:,} sentences without a counterpart in "
+        f"{gaps['count']:,} gaps; confidence {summary['confidence']:.3f}. The numbers before the "
+        "sentences count lines from 0."
+    )
+    body = [
+        node("p", facts),
+        node("noscript", node("p", "This page needs JavaScript to draw the pairs.")),
+        controls(_ORDERS, "pair"),
+        node("div", id="pairs"),
+    ]
+    with JsonPage(file, title, _SCRIPT, body) as page:
+        for pair in aligned.pairs:
+            ids = aligned.ids(pair) or [[], []]
+            sides = zip(aligned.numbers(pair), aligned.sides(pair), ids, strict=True)
+            page.write([round(pair.confidence, 4), *(_lines(*side) for side in sides)])
+
+
+def _lines(numbers: list[int], texts: list[str], ids: list[str]) -> list[list]:
+    """Returns [number, text] or [number, text, id] of the sentences of a side."""
+    names: list[list[str]] = [[name] for name in ids] or [[]] * len(texts)
+    return [[k, text, *name] for k, text, name in zip(numbers, texts, names, strict=True)]
