@@ -62,8 +62,8 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path,
     assert re.search(r"first +0 to 1\d\d ", printed)
     assert re.search(r"\nsw +\d.\d\d -> \d.\d\d +[\d.]+% -> [\d.]+% +40\n", printed)
     assert (
-        "\nno more pieces for sw: as requested\nthe model has no head for masked words: the training "
-        "starts with a new one\nsentence vectors: the modules of --"
+        "\nno more pieces for sw: as requested\nthe model has no head for masked words: the "
+        "training starts with a new one\nsentence vectors: the modules of --"
     ) in printed
     (forgotten,) = re.findall(
         r"warning: without replay the model forgets more of (\S+), which", printed
