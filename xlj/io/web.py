@@ -140,6 +140,11 @@ class Reader(io.RawIOBase):
             response.close()
 
 
+def reader(url: str) -> Reader:
+    """Opens a file for reading."""
+    return Reader(url)
+
+
 class _FileChanged(OSError):
     """The file changed while it was read."""
 
