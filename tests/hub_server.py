@@ -31,6 +31,7 @@ class Hub:
         of the body) or `slow` (the response starts after `slow_seconds`).
       requests: (host, method, path, Range header) of each request. Host is `hub` or `files`.
       leaks: the paths of requests to the second host that had the token.
+      after: (path) -> anything, called once after the first request for a commit; None for nothing.
       url: the address.
     """
 
@@ -38,11 +39,13 @@ class Hub:
         self.commits, self.branches, self.token = {}, {}, ""
         self.faults, self.requests, self.leaks = [], [], []
         self.slow_seconds, self.url, self.files_url = 3.0, "", ""
+        self.after = None
 
     def push(self, repository, files, branch="main"):
         """Adds a commit with these files to a branch, and returns the commit."""
-        content = json.dumps([repository, sorted((n, len(c)) for n, c in files.items()), len(
-            self.commits)])
+        content = json.dumps(
+            [repository, sorted((n, len(c)) for n, c in files.items()), len(self.commits)]
+        )
         commit = hashlib.sha1(content.encode()).hexdigest()
         self.commits[repository, commit] = dict(files)
         self.branches[repository, branch] = commit
@@ -127,8 +130,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(body)
 
     def json(self, value, headers=()):
-        self.reply(200, json.dumps(value).encode(), {"Content-Type": "application/json"} | dict(
-            headers))
+        self.reply(
+            200, json.dumps(value).encode(), {"Content-Type": "application/json"} | dict(headers)
+        )
 
     def error(self, status, code):
         self.reply(status, b"{}", {"X-Error-Code": code})
@@ -165,13 +169,27 @@ class _Pages(_Handler):
         commit, files = found
         if resolve:
             return self.resolve(commit, files, rest)
-        getattr(self, api[2].replace("-", "_"))(repository, commit, files, rest, parse_qs(url.query))
+        getattr(self, api[2].replace("-", "_"))(
+            repository, commit, files, rest, parse_qs(url.query)
+        )
 
     def revision(self, repository, commit, files, rest, query):
         name = repository.partition("/")[2]
         siblings = [{"rfilename": path} for path in sorted(files)]
-        self.json({"id": name, "sha": commit, "siblings": siblings, "tags": [], "private": False,
-                   "downloads": 0, "likes": 0})
+        self.json(
+            {
+                "id": name,
+                "sha": commit,
+                "siblings": siblings,
+                "tags": [],
+                "private": False,
+                "downloads": 0,
+                "likes": 0,
+            }
+        )
+        after, self.state.after = self.state.after, None
+        if after:
+            after(self.path)
 
     def tree(self, repository, commit, files, rest, query):
         prefix = f"{rest}/" if rest else ""
@@ -183,8 +201,12 @@ class _Pages(_Handler):
             for depth in range(1, len(parts)):
                 folder = prefix + "/".join(parts[:depth])
                 if is_deep or depth == 1:
-                    entries[folder] = {"type": "directory", "oid": "0" * 40, "size": 0,
-                                       "path": folder}
+                    entries[folder] = {
+                        "type": "directory",
+                        "oid": "0" * 40,
+                        "size": 0,
+                        "path": folder,
+                    }
             if is_deep or len(parts) == 1:
                 entries[path] = _entry(path, content)
         if rest and not entries:
@@ -209,8 +231,12 @@ class _Pages(_Handler):
         if path not in files:
             return self.error(404, "EntryNotFound")
         content = files[path]
-        headers = {"X-Repo-Commit": commit, "ETag": f'"{_oid(content)}"', "X-Linked-Size": str(
-            len(content)), "X-Linked-ETag": f'"{_oid(content)}"'}
+        headers = {
+            "X-Repo-Commit": commit,
+            "ETag": f'"{_oid(content)}"',
+            "X-Linked-Size": str(len(content)),
+            "X-Linked-ETag": f'"{_oid(content)}"',
+        }
         key = f"/{commit}/{path}"
         headers["Location"] = f"{self.state.files_url}{key}?from={self.path.partition('/')[2][:8]}"
         self.reply(302, b"", headers)
@@ -242,8 +268,12 @@ def _oid(content):
 
 
 def _entry(path, content):
-    entry = {"type": "file", "oid": hashlib.sha1(content).hexdigest(), "size": len(content),
-             "path": path}
+    entry = {
+        "type": "file",
+        "oid": hashlib.sha1(content).hexdigest(),
+        "size": len(content),
+        "path": path,
+    }
     if len(content) > 10_000:
         entry["lfs"] = {"oid": _oid(content), "size": len(content), "pointerSize": 130}
     return entry

@@ -279,7 +279,7 @@ class Data(Section, path="data"):
     def example_sources(self) -> tuple[str, ...]:
         """The names of the sources of examples, `NAME@TEMPLATE` in `examples`; without those that
         have no name."""
-        names = (template.rpartition("@")[0] for template in self.examples)
+        names = (template.partition("@")[0] for template in self.examples if "@" in template)
         return tuple(dict.fromkeys(name for name in names if name.isidentifier()))
 
     @property

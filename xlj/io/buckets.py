@@ -7,6 +7,7 @@ here is a common prefix of object names."""
 import contextlib
 import functools
 import importlib
+import io
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ from typing import Any
 
 from xlj.config import ConfigError
 from xlj.io.quoting import shortened
-from xlj.io.range_reader import BLOCK_BYTES, RangeReader
+from xlj.io.range_reader import open_ranges
 
 _LIBRARIES = {
     "gs": ("gcsfs", "GCSFileSystem"),
@@ -109,9 +110,9 @@ def delete_below(url: str) -> None:
             _call(url, "rm", names)
 
 
-def reader(url: str) -> RangeReader:
+def open_file(url: str) -> io.BufferedReader:
     """Opens an object for reading, one range per request."""
-    return RangeReader(stat(url)[0], functools.partial(read_range, url))
+    return open_ranges(stat(url)[0], functools.partial(read_range, url))
 
 
 def make(url: str, content: bytes) -> None:

@@ -12,6 +12,7 @@ import bisect
 import functools
 import glob
 import importlib
+import io
 import re
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from urllib.parse import unquote
 
 from xlj.config import ConfigError
 from xlj.io.quoting import shortened
-from xlj.io.range_reader import BLOCK_BYTES, RangeReader
+from xlj.io.range_reader import open_ranges
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ ATTEMPTS = 5
 _PAUSE = 1.0  # seconds before the second attempt; each later pause is twice as long
 _MAX_PAUSE = 300.0  # the hub counts requests in windows of five minutes
 _URL = re.compile(
-    r"hf://(?P<kind>datasets/|spaces/|models/)?(?P<name>[^/@#|]+/[^/@#|]+)"
+    r"hf://(?P<kind>datasets/|spaces/|models/)?(?P<name>(?!(?:datasets|spaces)/)[^/@#|]+/[^/@#|]+)"
     r"(@(?P<revision>refs/(convert|pr)/[^/#|]+|[^/#|]+))?(?=[/#|]|$)"
 )
 """The part of a URL before the path. Templates may have text before the URL."""
@@ -167,9 +168,9 @@ def read_range(url: str, start: int, stop: int) -> bytes:
     return _call(place, request, attempts=1)
 
 
-def reader(url: str) -> RangeReader:
+def open_file(url: str) -> io.BufferedReader:
     """Opens a file for reading, one range per request."""
-    return RangeReader(stat(url)[0], functools.partial(read_range, url))
+    return open_ranges(stat(url)[0], functools.partial(read_range, url))
 
 
 def download(url: str) -> Path:

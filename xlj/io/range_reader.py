@@ -4,9 +4,12 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+_BLOCK_BYTES = 8 << 20  # how many bytes a request reads at most
 
-BLOCK_BYTES = 8 << 20
-"""How many bytes a request reads at most."""
+
+def open_ranges(size: int, read_range: Callable[[int, int], bytes]) -> io.BufferedReader:
+    """Opens a file of which each request reads one range of bytes (`RangeReader`)."""
+    return io.BufferedReader(RangeReader(size, read_range), _BLOCK_BYTES)
 
 
 class RangeReader(io.RawIOBase):
@@ -38,7 +41,7 @@ class RangeReader(io.RawIOBase):
 
     def readall(self) -> bytes:
         pieces = []
-        while piece := self.read(BLOCK_BYTES):  # the base class would request 8 KiB at a time
+        while piece := self.read(_BLOCK_BYTES):  # the base class requests 8 KiB at a time
             pieces.append(piece)
         return b"".join(pieces)
 

@@ -18,7 +18,6 @@ import difflib
 import errno
 import fcntl
 import glob
-import io
 import posixpath
 import shutil
 import sys
@@ -132,7 +131,8 @@ class Url:
     def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
         """Opens the file for reading; reads in large blocks and ignores `buffering`."""
         assert mode == "rb", f"a file at a URL can only be opened with mode rb, not {mode}"
-        return io.BufferedReader(self._backend.reader(self.url), self._backend.BLOCK_BYTES)
+        file: BinaryIO = self._backend.open_file(self.url)
+        return file
 
     def read_bytes(self) -> bytes:
         """Returns the whole content."""

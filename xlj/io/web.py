@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from xlj.io.quoting import shortened
 
-BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20
 TIMEOUT = 60
 """Seconds to wait for a server."""
 ATTEMPTS = 5
@@ -140,9 +140,9 @@ class Reader(io.RawIOBase):
             response.close()
 
 
-def reader(url: str) -> Reader:
+def open_file(url: str) -> io.BufferedReader:
     """Opens a file for reading."""
-    return Reader(url)
+    return io.BufferedReader(Reader(url), _BLOCK_BYTES)
 
 
 class _FileChanged(OSError):

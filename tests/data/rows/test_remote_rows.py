@@ -18,7 +18,7 @@ from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.rows.request import request_of
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io import atomic, buckets, storage
+from xlj.io import atomic, buckets
 from xlj.io.storage import to_path
 
 

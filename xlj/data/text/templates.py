@@ -11,6 +11,8 @@ from xlj.io import storage
 
 Source = TypeVar("Source")
 
+_MANY = 16  # names from which on one listing of all files takes fewer requests
+
 
 def match(
     templates: Sequence[str],
@@ -48,6 +50,8 @@ def match(
     by_name: dict[str, list[Source]] = {name: [] for name in names}
     problems = []
     for template in templates:
+        if len(names) >= _MANY:
+            storage.list_ahead(template)
         filled = {name: fill(template, values, key) for name, values in names.items()}
         sources = {
             name: find(text, name) or otherwise(template, name) for name, text in filled.items()

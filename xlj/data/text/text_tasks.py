@@ -136,8 +136,8 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
     return descriptions
 
 
-_NOT_LISTABLE = ("phrasebook", "tfds", "seqio", "https", "http")
-"""Schemes of templates whose files cannot be listed."""
+_NOT_LISTABLE = ("phrasebook", "tfds", "seqio", "https", "http", "hf")
+"""Schemes of templates whose files cannot be listed, or of which a repository may have millions."""
 _WILD = re.compile(r"\{(?![^\[\]]*\])")
 """A placeholder in the name of a file, not in the value of a field, `[FIELD={language}]`."""
 _NAME_KEYS = {
@@ -186,8 +186,9 @@ def _requested(data: Data, row_kinds: Iterable[Any] = ()) -> list[_Requested]:
     examples = {name: (name,) * (deciding or len(columns)) for name in data.languages}
     named: dict[str, list[str]] = defaultdict(list)
     for template in data.examples:
-        name, _, text = template.rpartition("@")
-        named[name if name.isidentifier() else ""].append(text if name.isidentifier() else template)
+        name, sign, text = template.partition("@")
+        is_named = bool(sign) and name.isidentifier()
+        named[name if is_named else ""].append(text if is_named else template)
     requests = [
         _Requested("text", "data.mono", data.mono, ("text",), mono),
         _Requested("pairs", "data.parallel", data.parallel, ("source", "target"), pairs),
