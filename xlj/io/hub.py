@@ -130,15 +130,16 @@ def find_objects(pattern: str) -> dict[str, tuple[int, str]]:
     return matches
 
 
-def list_ahead(template: str) -> None:
-    """Lists the files below the folder before the first placeholder of a template, such as
-    `{language}`, so that `find_objects` and `stat` send no request for each language.
+def list_ahead(start: str) -> None:
+    """Lists the folder that contains all URLs with a common start, so that `find_objects` and
+    `stat` send no request for each of them. Does nothing if the start ends before the path.
 
     Raises:
       OSError: as `pinned`.
     """
-    place = _with_commit(_parse(template.partition("#")[0]))
-    _files_below(place, place.path.partition("{")[0])
+    match = _URL.match(start)
+    if match and start[match.end() :].startswith("/"):
+        _files_below(_with_commit(_parse(start)), start[match.end() + 1 :])
 
 
 def read_range(url: str, start: int, stop: int) -> bytes:

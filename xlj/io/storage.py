@@ -215,19 +215,18 @@ def find_local_files(path: Path) -> list[Path]:
     return sorted(match for match in matches if match.is_file())
 
 
-def list_ahead(template: str) -> None:
-    """Lists the files of a template such as `hf://.../{language}.parquet` with few requests, so
-    that `find_files` sends no request for each of many languages. Does nothing for other paths.
+def list_ahead(start: str) -> None:
+    """Lists all files of the hub whose URLs have a common start, with few requests, so that
+    `find_files` sends no request for each of many languages. Does nothing for other paths.
 
     Raises:
       ConfigError: if the server does not respond.
     """
-    for side in template.split("|"):
-        if scheme_of(side) == "hf":
-            try:
-                hub.list_ahead(side)
-            except OSError as error:
-                raise ConfigError(f"{template} cannot be read ({error})") from error
+    if scheme_of(start) == "hf":
+        try:
+            hub.list_ahead(start)
+        except OSError as error:
+            raise ConfigError(f"{start}... cannot be read ({error})") from error
 
 
 def _find_urls(url: str) -> list[Url]:

@@ -1,6 +1,7 @@
 """Matches templates such as `text/{language}.txt` to sources, and splits pairs such as `en-de`."""
 
 import glob
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -50,9 +51,9 @@ def match(
     by_name: dict[str, list[Source]] = {name: [] for name in names}
     problems = []
     for template in templates:
-        if len(names) >= _MANY:
-            storage.list_ahead(template)
         filled = {name: fill(template, values, key) for name, values in names.items()}
+        if len(names) >= _MANY:
+            storage.list_ahead(os.path.commonprefix([*filled.values()]))
         sources = {
             name: find(text, name) or otherwise(template, name) for name, text in filled.items()
         }
