@@ -350,6 +350,13 @@ def _check_text(config: Config) -> None:
             f"{key} is set, but data.languages is empty; name the languages of the text with "
             "data.languages=en,de,..."
         )
+    if config.data.path_of and not any(
+        "{path}" in template for template in config.data.mono + config.data.examples
+    ):
+        raise ConfigError(
+            "data.paths (or the file of data.languages) has paths, but no template uses them; set "
+            "data.mono={path}, or another template with {path}"
+        )
     if config.data.parallel and not config.data.pairs:
         raise ConfigError(
             "data.parallel is set, but data.pairs is empty; name the language pairs of the text "

@@ -84,12 +84,13 @@ class Evaluation:
                 count = min(task.held_out.rows, config.train.eval_rows)
                 # Rows on disk are sorted by the lengths of their examples, so they are sampled.
                 chosen = sample(count, task.held_out.rows)
-                sides = np.array([corpus.sides(task.languages)] * count, np.int32)
+                side = np.asarray(corpus.sides(task.languages), np.int32)
+                sides = np.broadcast_to(side, (count, *side.shape))
                 rows = {**store.read(task.name, "held_out", chosen), "languages": sides}
                 if count:
                     row_groups.append(rows)
                 owners += [task.name.partition(".")[2]] * count
-                no_sides = np.zeros((1, *sides.shape[1:]), np.int32)
+                no_sides = np.zeros((1, *side.shape), np.int32)
                 self._empty[name] = {**row_kind.empty(task.fields, 1), "languages": no_sides}
             if owners:
                 fields = row_groups[0]

@@ -406,6 +406,8 @@ def mean_tokens_per_row(store: RowStore, options: Options, config: Config) -> fl
     """
     counts = count_draws(store, options, config)
     means = {
-        task.name: task.train.tokens / task.train.rows for task in store.tasks(options.rows_name)
+        task.name: task.train.tokens / task.train.rows
+        for task in store.tasks(options.rows_name)
+        if task.train.rows
     }
     return sum(count * means[name] for name, count in counts.items()) / BLOCK

@@ -218,9 +218,6 @@ class Shards:
           place: a function that describes the place of a record. Its arguments are the index of the
             unit, the index of the part of the unit, and the number of lines before the record in
             this part.
-
-        Raises:
-          ConfigError: if there are no training rows.
         """
         total, digests = Counts(), {split: hashlib.sha256() for split in store.SPLITS}
         shards: dict[str, list[int]] = {split: [] for split in store.SPLITS}
@@ -232,13 +229,6 @@ class Shards:
             for split in store.SPLITS:
                 digests[split].update(written["sha256"][split].encode())
                 shards[split].append(getattr(counts, split)["rows"])
-        if not total.train["rows"]:
-            reasons = ", ".join(f"{n:,} {why}" for why, n in total.dropped.items() if n) or "none"
-            raise ConfigError(
-                f"{name} has no training rows: of {total.sentences:,} sentences, "
-                f"{total.held_out['sentences']:,} are held out; dropped: {reasons}; add text, or "
-                "remove the language or pair from the config"
-            )
         splits = {
             split: Split(
                 **{key: getattr(total, split)[key] for key in _SPLIT_COUNTS},
