@@ -22,7 +22,7 @@ from pathlib import Path
 
 from xlj import phrasebook
 
-LINES = 300
+LINES = 100
 """Lines of each language."""
 TRAIN = (
     "--config.train.steps=5", "--config.train.eval_every=5", "--config.train.log_every=1",
