@@ -13,7 +13,6 @@ import itertools
 import json
 import math
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -46,7 +45,11 @@ def main() -> None:
         measured[count] = measure(folder, str(count) in flags.train.split(","))
         print(count, json.dumps(measured[count]), flush=True)
     for name in next(iter(measured.values())):
-        print(name, *(each[name] for each in measured.values()), f"exponent {exponent(measured, name):.2f}")
+        print(
+            name,
+            *(each[name] for each in measured.values()),
+            f"exponent {exponent(measured, name):.2f}",
+        )
 
 
 def exponent(measured: dict[int, dict[str, float]], name: str) -> float:

@@ -36,8 +36,9 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("prepare", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> None:
     """Builds the rows, and prints a report and the command that trains from them."""
+    from xlj.data.rows.findings import malformed_records
     from xlj.data.rows.preparing import open_rows, prepare_rows
-    from xlj.data.rows.report import malformed_records, report
+    from xlj.data.rows.report import report
     from xlj.training import revisions
 
     config = revisions.pin(flags.config)

@@ -1,6 +1,7 @@
 """Evaluation on held-out rows: losses by objective and language, always with the same masks."""
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -221,13 +222,15 @@ def _by_language(loss: str, sums: LossSums, owners: list[str]) -> dict[str, floa
       owners: the language or pair of each row.
     """
     metrics: dict[str, float] = {}
-    named = np.array(owners)
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, language in enumerate(owners):
+        rows[language].append(row)
     for measure, values in (("loss", sums.sum), ("accuracy", sums.correct)):
         means = []
-        for language in dict.fromkeys(owners):
-            count = np.asarray(sums.count)[named == language].sum()
+        for language, of_language in rows.items():
+            count = np.asarray(sums.count)[of_language].sum()
             if count:
-                total = np.asarray(values)[named == language].sum(dtype=np.float64)
+                total = np.asarray(values)[of_language].sum(dtype=np.float64)
                 means.append(float(total / count))
                 metrics[f"eval/{loss}/{language}/{measure}"] = means[-1]
         if means:

@@ -17,8 +17,8 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.rows import lengths, prepasses, workers
+from xlj.data.rows.findings import malformed_records
 from xlj.data.rows.prepasses import Text
-from xlj.data.rows.report import malformed_records
 from xlj.data.rows.request import RowsRequest
 from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import MANIFEST, VOCABULARY, Manifest, TaskRows
