@@ -1,6 +1,6 @@
 """Measures time and memory of many languages: preparing, the report, first steps, resumption.
 
-    python docs/measure_languages.py ../shared/data/mono --languages=100,500,1833 --folder=build/languages
+    python docs/measure_languages.py ../shared/data/mono --languages=100,500,1833
 
 The first argument is a folder of files CODE.txt.gz. A tenth of the languages have lines of these
 files, one in fifty has no line, and all others have lines of the phrasebook. The command prints a
@@ -44,12 +44,10 @@ def main() -> None:
         write_text(flags.mono, folder, count)
         measured[count] = measure(folder, str(count) in flags.train.split(","))
         print(count, json.dumps(measured[count]), flush=True)
-    for name in next(iter(measured.values())):
-        print(
-            name,
-            *(each[name] for each in measured.values()),
-            f"exponent {exponent(measured, name):.2f}",
-        )
+    for name in [*measured.values()][-1]:
+        values = [each[name] for each in measured.values() if name in each]
+        growth = f"exponent {exponent(measured, name):.2f}" if len(values) == len(measured) else ""
+        print(name, *values, growth)
 
 
 def exponent(measured: dict[int, dict[str, float]], name: str) -> float:
@@ -88,7 +86,8 @@ def write_text(mono: Path, folder: Path, count: int) -> None:
 def measure(folder: Path, trains: bool) -> dict[str, float]:
     """Returns seconds and megabytes of each command; the size of outputs."""
     config = [
-        "--config=xlm_r_base:tiny", "--config.data.mono={path}", f"--config.data.languages=@{folder / 'languages.tsv'}",
+        "--config=xlm_r_base:tiny", "--config.data.mono={path}",
+        f"--config.data.languages=@{folder / 'languages.tsv'}",
         f"--config.data.cache={folder / 'rows'}", "--config.data.vocabulary_size=2000",
         "--config.data.vocabulary_lines=100000",
     ]  # fmt: skip

@@ -348,7 +348,8 @@ def select_tasks(store: RowStore, options: Options, config: Config) -> list[Task
 
 
 def _select(tasks: Sequence[TaskRows], data: Data) -> list[TaskRows]:
-    sampled = [task for task in tasks if _names_of(task.name) & set(data.shares)]
+    names = data.shares.keys()
+    sampled = [task for task in tasks if names & _names_of(task.name)]
     return [task for task in sampled or tasks if task.train.rows]
 
 
