@@ -223,8 +223,22 @@ class Data(Section, path="data"):
     )
     filter: str = _text_key(
         "",
-        "your own module:function, which takes a line and returns whether to keep the line; a pair "
-        "is kept if both sides are kept",
+        "your own module:function, which takes a line and returns whether to keep the line, or its "
+        "score, or the language that it believes, or (language, score); a pair is kept if both "
+        "sides are kept",
+    )
+    min_score: float = key(
+        0.0,
+        "lines to which data.filter gives a lower score are dropped",
+        low=0,
+        used_when=_of_text(only_if_set("data.filter")),
+    )
+    other_language: str = key(
+        "keep",
+        "what to do with a line that data.filter believes to be in another language; it is counted "
+        "in both cases, and never moves to another language",
+        choices=("keep", "drop"),
+        used_when=_of_text(only_if_set("data.filter")),
     )
     duplicates: str = _text_key(
         "keep",

@@ -1,12 +1,13 @@
 """What the report says about single sources of text: notes, and warnings with a remedy."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from xlj.data.rows import packing
 from xlj.data.rows.store import RowStore, TaskRows, TextCounts
 from xlj.data.text import held_out
+from xlj.data.text.line_filter import OTHER_LANGUAGE
 from xlj.io.json_file import Record
 
 _WARN_ABOVE = 0.1  # share of the lines or pairs of a source that are dropped or truncated
@@ -14,6 +15,8 @@ _TARGET_SHARE = 0.95  # share of the pairs that fit in the length that a warning
 _SHOWN = 6  # sources of a group that one line names
 _ADVICE = {
     "data.filter": "data.filter drops them",
+    "score below data.min_score": "a lower data.min_score keeps them",
+    "another language": "data.other_language=keep keeps them",
     "in data.exclude": "they are in the files of data.exclude",
     "repeated": "data.duplicates=keep keeps them",
 }
@@ -53,6 +56,7 @@ def find(store: RowStore) -> list[Finding]:
     findings = [note for task in tasks for note in _malformed(task)]
     findings += [note for task in tasks for note in _without_rows(task)]
     findings += _without_held_out(store)
+    findings += [note for task in tasks for note in _in_other_languages(task)]
     return findings + [w for task in tasks for w in _warnings(task, recipe)]
 
 
@@ -103,6 +107,23 @@ def _without_rows(task: TaskRows) -> Iterator[Finding]:
         line = f"{task.name} has no training rows: {text.sentences:,} lines or pairs were read"
         shown = f"{text.sentences:,}" if text.sentences else ""
         yield Finding("no training rows", task.name, text.sentences, shown, line, "")
+
+
+def _in_other_languages(task: TaskRows) -> Iterator[Finding]:
+    """Yields a note if `data.filter` believes lines to be in other languages."""
+    text = text_of(task)
+    if not text.other_languages:
+        return
+    count, found = sum(text.other_languages.values()), Counter(text.other_languages)
+    names = ", ".join(f"{code} {n:,}" for code, n in found.most_common(_SHOWN))
+    more = ", ..." if len(found) > _SHOWN else ""
+    is_dropped = OTHER_LANGUAGE in text.dropped
+    advice = "" if is_dropped else "data.other_language=drop drops them"
+    line = f"{task.name}: {count:,} of {text.sentences:,} are in other languages: {names}{more}"
+    share = count / text.sentences
+    group = "lines in other languages, by data.filter" + ", dropped" * is_dropped
+    shown = f"{100 * share:.1f}% (most {found.most_common(1)[0][0]})"
+    yield Finding(group, task.name, share, shown, f"{line}{advice and '; '}{advice}", advice)
 
 
 def _without_held_out(store: RowStore) -> list[Finding]:
