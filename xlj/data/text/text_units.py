@@ -240,8 +240,7 @@ class UnitReader:
             reading.min_score,
             reading.other_language == "drop",
         )
-        for reason, is_dropped in verdicts.dropped.items():
-            self.dropped[reason] += int(is_dropped.sum())
+        self.dropped.update({why: int(x.sum()) for why, x in verdicts.dropped.items() if x.any()})
         self.other_languages.update(verdicts.others)
         return np.any([*verdicts.dropped.values()], axis=0)
 
