@@ -13,6 +13,7 @@ import itertools
 import json
 import math
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -107,8 +108,9 @@ def measure(folder: Path, trains: bool) -> dict[str, float]:
 
 
 def run(command: str, arguments: list[str], result: dict[str, float], name: str) -> str:
-    """Runs a command; records its seconds, and the megabytes of its largest process."""
-    start = time.monotonic()
+    """Runs a command; records its seconds, the CPU seconds of all its processes, and the megabytes
+    of its largest process."""
+    start, cpu_before = time.monotonic(), cpu_seconds()
     code = (
         "import resource, runpy, sys\n"
         "sys.argv = sys.argv[1:]\n"
@@ -125,9 +127,16 @@ def run(command: str, arguments: list[str], result: dict[str, float], name: str)
     if process.returncode:
         raise SystemExit(process.stdout[-3000:])
     result[f"{name} s"] = round(time.monotonic() - start, 1)
+    result[f"{name} CPU s"] = round(cpu_seconds() - cpu_before, 1)
     output, _, peak = process.stdout.rpartition("peak ")
     result[f"{name} MB"] = int(peak)
     return output
+
+
+def cpu_seconds() -> float:
+    """Returns the CPU seconds of all finished processes that this process started."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ def test_losses_are_shown_with_their_accuracies_and_above_other_measures(tmp_pat
 
 def test_of_many_languages_the_largest_losses_are_shown_and_the_file_has_all(tmp_path):
     losses = {f"eval/mmlm/x{n}/loss": float(n) for n in range(100)} | {"eval/mmlm/loss": 49.5}
+    losses |= {key.replace("loss", "accuracy"): 0.5 for key in losses}
     lines = summary_lines(tmp_path, {"step": 0, **losses}, {"step": 9, **losses})
     shown = [line.split()[1] for line in lines if line.startswith("  mmlm")]
     assert shown == ["mean", *(f"x{n}" for n in range(99, 75, -1))]
