@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from xlj import phrasebook
+from xlj.data.text.line_filter import judge
 
 PAGE = (Path(__file__).parents[1] / "docs/crawl.md").read_text("utf-8")
 HAS_DATATROVE = importlib.util.find_spec("datatrove") is not None
@@ -30,6 +32,18 @@ def code(name):
 def run(folder, *command):
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_hook_for_fasttext_returns_a_language_and_a_score(monkeypatch):
+    predicted = (("__label__swh_Latn",), [0.75])
+    model = SimpleNamespace(predict=lambda line: predicted)
+    fasttext = SimpleNamespace(load_model=lambda path: model)
+    monkeypatch.setitem(sys.modules, "fasttext", fasttext)
+    module: dict = {}
+    exec(code("own_lid.py"), module)
+    (verdict,) = judge(module["language"], [("habari",)], ("yo",), 0.5, True).others.items()
+    assert verdict == ("swh_Latn", 1)
+    assert not judge(module["language"], [("habari",)], ("sw",), 0.5, True).others
 
 
 @pytest.mark.extra
