@@ -14,6 +14,7 @@ assert _VERSION, "xlj/__init__.py has no __version__"
 _BEAM = "apache-beam>=2.76,<3"
 _FAISS = "faiss-cpu>=1.11,<2"
 _TORCH = ["torch>=2.6,<3", "transformers>=5,<6"]
+_HUB = "huggingface_hub>=1.31,<3"
 _ONNX = ["onnx>=1.17,<2", "onnxruntime>=1.20,<2"]
 _PLOTS = "matplotlib>=3.9,<4"
 _SEQIO = [  # needs tensorflow-text, which has no wheel for Python 3.14
@@ -88,6 +89,7 @@ setup(
             "pot>=0.9.5,<1",
             _BEAM,
             _FAISS,
+            _HUB,
             *_ONNX,
             _PLOTS,
         ],
@@ -99,6 +101,8 @@ setup(
         "emulators": ["gcp-storage-emulator>=2026.1", "moto[server]>=5,<6"],
         # Mining with an approximate index: xlj.mine --search=faiss.
         "faiss": [_FAISS],
+        # Text and models of the Hugging Face hub: hf://
+        "hub": [_HUB],
         # ONNX graphs: xlj convert export --format=onnx, and --backend=onnx.
         "onnx": _ONNX,
         # The documentation site: mkdocs build --strict

@@ -56,7 +56,9 @@ IMPORTERS = {
     "chex": ("contracts", "models"),
     "faiss": ("retrieval",),
     "flax": ("models", "objectives"),
+    "fsspec": ("io",),
     "google": ("interop",),
+    "huggingface_hub": ("io",),
     "jax": (
         "contracts",
         "sharding",
@@ -137,6 +139,7 @@ INSIDE_FUNCTIONS = {
     "evaluation": ("matplotlib",),
     "inference": ("onnxruntime",),
     "interop": ("onnx", "tokenizers"),
+    "io": ("fsspec", "huggingface_hub"),
     "tasks": ("jax", "xlj.models", "xlj.objectives"),
 }
 """Modules that a subpackage imports only inside functions.

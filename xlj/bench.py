@@ -83,6 +83,7 @@ def main(flags: Namespace) -> None:
     from xlj.io import atomic
     from xlj.tools.benchmarking import attention, inference, machine, profile, rows, train_steps
     from xlj.tools.benchmarking.measurements import Measure, Measurement, Size, record, table
+    from xlj.training.revisions import pin
     from xlj.training.start import adopt_model
 
     measures: dict[str, Measure] = {
@@ -99,7 +100,7 @@ def main(flags: Namespace) -> None:
         "start": machine.measure_imports,
     }
     size = Size(flags.rows, flags.length, flags.repeats)
-    config = adopt_model(flags.config).for_platform(jax.default_backend())
+    config = adopt_model(pin(flags.config)).for_platform(jax.default_backend())
     if not {"step", "objectives", "profile"}.isdisjoint(selected):
         train_steps.check_length(config, size)
     measured: list[Measurement] = []

@@ -61,9 +61,9 @@ def main(flags: Namespace) -> int:
 
     from xlj.data.rows.preparing import open_rows
     from xlj.tools.planning import figures, programs, search, table
-    from xlj.training import duration_steps, start
+    from xlj.training import duration_steps, revisions, start
 
-    config = start.adopt_model(flags.config)
+    config = start.adopt_model(revisions.pin(flags.config))
     config, store = open_rows(config.for_platform(topology.devices()[0].platform))
     sizes = _sizes(config, store)
     config, notes = duration_steps.resolve(config, store)

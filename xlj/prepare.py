@@ -36,10 +36,12 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("prepare", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> None:
     """Builds the rows, and prints a report and the command that trains from them."""
+    from xlj.data.rows.findings import malformed_records
     from xlj.data.rows.preparing import open_rows, prepare_rows
-    from xlj.data.rows.report import malformed_records, report
+    from xlj.data.rows.report import report
+    from xlj.training import revisions
 
-    config = flags.config
+    config = revisions.pin(flags.config)
     if config.transfer.model == "init_from":
         from xlj.training import start
 

@@ -3,10 +3,12 @@
     python tests/campaign fuzz --minutes=10 --seed=0
     python tests/campaign kills --minutes=30 --seed=0
     python tests/campaign disk --minutes=10 --seed=0
+    python tests/campaign hub --minutes=10 --seed=0
 
 fuzz gives malformed inputs to every reader. kills sends SIGKILL to commands at random moments. disk
 injects full disks, failing and slow storage, damaged files of a row store and a checkpoint, and two
-runs at once.
+runs at once. hub builds rows from a server that speaks the protocol of the Hugging Face hub and
+answers with errors, slowly, or in part.
 The same seed gives the same sequence of faults. The exit code is 1 if a fault was not handled.
 docs/experiments/faults.md has results.
 """
@@ -37,7 +39,7 @@ STALLED = 90.0
 def main() -> int:
     """Runs a part of the campaign."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=("fuzz", "kills", "disk", "block"))
+    parser.add_argument("part", choices=("fuzz", "kills", "disk", "hub", "block"))
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -57,7 +59,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         flags.scratch = (flags.scratch or Path(folder)).absolute()
         flags.scratch.mkdir(parents=True, exist_ok=True)
-        return _kills(flags) if flags.part == "kills" else _disk(flags)
+        return {"kills": _kills, "disk": _disk, "hub": _hub}[flags.part](flags)
 
 
 def _block(flags: argparse.Namespace) -> int:
@@ -183,6 +185,13 @@ def _disk(flags: argparse.Namespace) -> int:
                 counts[f"{inject.__name__.replace('_', ' ')}, {outcome}"] += 1
         print(dict(counts), [fault for fault in results if fault], flush=True)
     return any(results)
+
+
+def _hub(flags: argparse.Namespace) -> int:
+    import hub_faults
+
+    outcomes = hub_faults.run(flags.scratch, flags.seed, 60 * flags.minutes, flags.count)
+    return hub_faults.counts(outcomes)
 
 
 if __name__ == "__main__":

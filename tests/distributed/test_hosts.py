@@ -32,15 +32,21 @@ if (code := distributed_flags.join(flags)) is not None:
     sys.exit(code)
 
 import jax
-from xlj.config import ConfigError
+from xlj.config import Config, ConfigError, Data
 from xlj.io.atomic import GrowingFiles
 from xlj.checkpoints import reading
 from xlj.distributed import hosts
 from xlj.distributed.hosts import HostSpeeds
+from xlj.io import hub
+from xlj.training import revisions
 
 hosts.WAIT, index = 1.0, jax.process_index()
 value = hosts.broadcast(lambda: ["of", index])
 results = {"index": index, "value": value, "hosts": len(hosts.gather_names())}
+
+hub._resolve = lambda place: str(index) * 40  # the branch moves between two requests
+config = revisions.pin(Config(data=Data(mono="hf://datasets/o/n@main/{language}.txt")))
+results["pinned"] = config.data.mono
 
 def error_of(function, *arguments):
     try:
@@ -89,6 +95,7 @@ def test_two_processes_agree_and_the_death_of_one_ends_both(tmp_path, lost):
     both = [json.loads((tmp_path / f"results{k}.json").read_text("utf-8")) for k in (0, 1)]
     for results in both:
         assert results["value"] == ["of", 0] and results["error"] == "from process 0"
+        assert results["pinned"] == [f"hf://datasets/o/n@{'0' * 40}/{{language}}.txt"]
         assert results["hosts"] == 2 and results["shared"] is None
         assert "process 1" in results["unshared"] and "does not see" in results["unshared"]
         assert results["speeds"]["time/most_waiting_process"] == 1

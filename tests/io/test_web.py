@@ -26,7 +26,6 @@ def fast(served, monkeypatch):
     served.tags.clear()
     monkeypatch.setattr(web, "_PAUSE", 0.01)
     web._cached_facts.cache_clear()
-    storage._listed_stats.clear()
 
 
 @pytest.mark.parametrize("ranges", [True, False])

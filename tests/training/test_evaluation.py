@@ -1,5 +1,7 @@
 """Evaluation: means over languages, masks of rows, losses with perplexities, and stopping."""
 
+import copy
+import dataclasses
 from types import SimpleNamespace
 
 import jax
@@ -44,6 +46,16 @@ def test_losses_over_the_vocabulary_are_marked(every):
     assert losses.keys() == OVER_VOCABULARY | OTHER_LOSSES
 
 
+def with_an_empty_language(store):
+    """Returns the store with one more language, which has no held-out rows."""
+    task = store.tasks("text")[0]
+    empty = dataclasses.replace(task, held_out=dataclasses.replace(task.held_out, rows=0))
+    store = copy.copy(store)
+    tasks = (*store.manifest.tasks, empty)
+    store.manifest = dataclasses.replace(store.manifest, tasks=tasks)
+    return store
+
+
 def test_each_row_has_its_own_masks_and_each_language_has_the_same_weight(tiny, store):
     """The summed loss of a row is a random number from its key, for all tokens of the row."""
 
@@ -60,7 +72,9 @@ def test_each_row_has_its_own_masks_and_each_language_has_the_same_weight(tiny, 
         losses={"mmlm": Loss(1.0)}, corrupt=lambda rows, rngs: (rows, rngs), count=None,
         loss=loss, parts={}, targets=lambda params, objective_state, inputs, _: inputs,
     )  # fmt: skip
-    evaluation = Evaluation(store, config, {"mmlm": objective}, meshes.make_mesh(config))
+    evaluation = Evaluation(
+        with_an_empty_language(store), config, {"mmlm": objective}, meshes.make_mesh(config)
+    )
     measures = evaluation(SimpleNamespace(params={}, objectives={}, average={}))
     expected, start = {}, 0
     for task in store.tasks("text"):

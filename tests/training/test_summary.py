@@ -37,6 +37,15 @@ def test_losses_are_shown_with_their_accuracies_and_above_other_measures(tmp_pat
         assert not lines[start + 1 + len(words)] and "step 0 -> 9" in lines[start]
 
 
+def test_of_many_languages_the_largest_losses_are_shown_and_the_file_has_all(tmp_path):
+    losses = {f"eval/mmlm/x{n}/loss": float(n) for n in range(100)} | {"eval/mmlm/loss": 49.5}
+    losses |= {key.replace("loss", "accuracy"): 0.5 for key in losses}
+    lines = summary_lines(tmp_path, {"step": 0, **losses}, {"step": 9, **losses})
+    shown = [line.split()[1] for line in lines if line.startswith("  mmlm")]
+    assert shown == ["mean", *(f"x{n}" for n in range(99, 75, -1))]
+    assert "  ... 76 more are in metrics.jsonl; the largest losses first" in lines
+
+
 def test_the_summary_of_a_run_without_losses_has_its_measures(tmp_path):
     lines = summary_lines(
         tmp_path, {"step": 0, "eval/dev/en/f1": 0.1}, {"step": 9, "eval/dev/en/f1": 0.5}

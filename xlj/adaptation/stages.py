@@ -42,7 +42,7 @@ from xlj.sharding import meshes
 from xlj.sharding.trees import nested
 from xlj.tools.reporting import runs as reported_runs
 from xlj.tools.reporting.page import page
-from xlj.training import duration_steps, start
+from xlj.training import duration_steps, revisions, start
 
 _CHARACTERS = 5_000_000  # characters of each language's text from which pieces are chosen
 _HELD_OUT = 200  # maximum number of held-out lines per language or pair that the measures read
@@ -144,6 +144,7 @@ def adapt(
       ConfigError: before any training, if the model, the text or the config cannot be used.
     """
     folders = Folders(output.resolve())  # the run records paths, which must not change
+    config = revisions.pin(config, output / "run")
     source = stored_models.find(config.init_from, "--from")
     _check_output(output, source)
     with only_run(output, "--output"):

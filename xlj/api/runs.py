@@ -23,7 +23,7 @@ from xlj.sharding import devices
 from xlj.tools.reporting import runs as reported_runs
 from xlj.tools.reporting.page import page
 from xlj.tools.reporting.page import schedule as drawn_schedule
-from xlj.training import loop, schedule
+from xlj.training import loop, revisions, schedule
 from xlj.training.start import adopt_model, prepare
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
     own_process.enable_cache()
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
+    config = revisions.pin(config, workdir)
     config, store = open_rows(adopt_model(config, workdir))
     files = probes.read_files(config)
     with _lock(workdir):
@@ -126,7 +127,7 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
     """
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
-    config = adopt_model(config, workdir)
+    config = adopt_model(revisions.pin(config, workdir), workdir)
     with _lock(workdir):
         start = prepare(config, workdir)
         if jax.process_index():
@@ -171,7 +172,8 @@ def fine_tune(config: ml_collections.ConfigDict | Config, workdir: str | Path) -
     workdir = local_path("workdir", workdir)
     with _lock(workdir):
         hosts.check_shared(workdir, "workdir")
-        return FinetuningRun(**vars(task_runs.run(config, workdir)), workdir=workdir)
+        run = task_runs.run(revisions.pin(config), workdir)
+        return FinetuningRun(**vars(run), workdir=workdir)
 
 
 def _lock(workdir: AnyPath) -> contextlib.AbstractContextManager:

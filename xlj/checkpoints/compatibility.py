@@ -153,7 +153,7 @@ _SHOWN = 3
 """How many languages or pairs an error names whose files have other sizes."""
 _TEXT_KEYS: tuple[str, ...] = (
     *("seqio_modules", "exclude", "filter", "duplicates", "held_out_share", "unit_bytes"),
-    "malformed",
+    *("malformed", "min_score", "other_language"),
 )
 """Keys of `data` that determine the text of rows, besides the sources."""
 

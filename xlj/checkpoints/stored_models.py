@@ -17,13 +17,14 @@ from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.workdir import finished_run, resolve
 from xlj.config import ConfigError, Model
 from xlj.config.choices import AlignmentOptions
+from xlj.config.paths import scheme_of
 from xlj.config.task import TASK, Task, task_of_model
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
 from xlj.interop import from_hugging_face, model_card, sentence_modules, tokenizer_files
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.interop.task_heads import TASKS
-from xlj.io import json_file
+from xlj.io import hub, json_file
 from xlj.io.storage import AnyPath, Url
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.contrast.options import trained_vectors
@@ -99,7 +100,8 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
     - the workdir of a finished fine-tuning run, for the checkpoint that was chosen on dev;
     - the folder of a checkpoint;
     - one of these paths followed by `/average`, for the moving average of the parameters;
-    - a Hugging Face folder.
+    - a Hugging Face folder;
+    - `hf://OWNER/NAME@REVISION` for a Hugging Face folder on the hub, which is downloaded.
 
     Args:
       key: the key or flag that set the path, for errors.
@@ -107,6 +109,7 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
     Raises:
       ConfigError: if there is no model, it is damaged, or xlj does not support its architecture.
     """
+    path = hub.download(str(path)) if scheme_of(str(path)) == "hf" else path
     path = resolve(key or "checkpoint", path)
     if isinstance(path, Path) and hugging_face.is_folder(path):
         return of_folder(path)
@@ -130,7 +133,7 @@ xlm-roberta-base. The keys are the beginnings of such names."""
 
 
 def _hub_hint(path: AnyPath) -> str:
-    """Returns the end of an error message: the command that downloads a model.
+    """Returns the end of an error message: the URL of a model on the hub.
 
     The text is empty if the path exists, or does not look like a name on the Hugging Face Hub.
     """
@@ -142,10 +145,7 @@ def _hub_hint(path: AnyPath) -> str:
         return ""
     if path.exists() or Path(owner).exists():
         return ""
-    return (
-        f"; to use a model of the Hugging Face Hub, run `hf download {owner}/{name} "
-        f"--local-dir={name}` and set the path to {name}"
-    )
+    return f"; for the model of the Hugging Face hub, set the path to hf://{owner}/{name}"
 
 
 def _find_average(model: StoredModel) -> StoredModel:

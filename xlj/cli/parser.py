@@ -73,7 +73,8 @@ class Parser(argparse.ArgumentParser):
             metavar="DIR",
             required=True,
             help="model: a workdir (its latest checkpoint, or for a finished fine-tuning run such "
-            "as seed-0/ the scored checkpoint), a checkpoint folder, or a Hugging Face folder",
+            "as seed-0/ the scored checkpoint), a checkpoint folder, a Hugging Face folder, or "
+            "hf://OWNER/NAME for a model of the hub",
         )
 
     def add_layer(self, use: str, default: str = "") -> None:

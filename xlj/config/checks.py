@@ -8,7 +8,7 @@ from typing import Any
 
 import ml_collections
 
-from xlj.config import durations
+from xlj.config import durations, language_file
 from xlj.config.families import load, options_of
 from xlj.config.fields import (
     ConfigError,
@@ -77,7 +77,7 @@ def build_config(config: ml_collections.ConfigDict) -> Config:
     """
     tree = config.to_dict()
     import_modules(tree.get("objective_modules", ""))
-    parsed = build(tree)
+    parsed = build(tree | {"data": language_file.expand(tree.get("data", {}))})
     if parsed.train.metrics_hook:
         check_arguments(parsed.train.metrics_hook, "train.metrics_hook", ("step", "values"))
     return parsed
@@ -350,6 +350,13 @@ def _check_text(config: Config) -> None:
             f"{key} is set, but data.languages is empty; name the languages of the text with "
             "data.languages=en,de,..."
         )
+    if config.data.path_of and not any(
+        "{path}" in template for template in config.data.mono + config.data.examples
+    ):
+        raise ConfigError(
+            "data.paths (or the file of data.languages) has paths, but no template uses them; set "
+            "data.mono={path}, or another template with {path}"
+        )
     if config.data.parallel and not config.data.pairs:
         raise ConfigError(
             "data.parallel is set, but data.pairs is empty; name the language pairs of the text "
@@ -389,8 +396,9 @@ def check_languages(config: Config) -> None:
     for phase in config.schedule:
         prefix = f"phases.{phase.name}." if phase.name else ""
         sources = [f"{name}.{each}" for name in data.languages for each in data.example_sources]
+        names = {*data.languages, *data.pairs, *sources}
         for name in phase.config.data.shares:
-            if name not in (*data.languages, *data.pairs, *sources):
+            if name not in names:
                 known = " or ".join(dict.fromkeys((languages, pairs)))
                 raise ConfigError(f"{prefix}data.sampled: {name} is not in {known}")
     for section in _LANGUAGE_EVALUATIONS:

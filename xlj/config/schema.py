@@ -126,7 +126,9 @@ class Config(Section):
     """
 
     init_from: str = key(
-        "", "workdir, checkpoint or Hugging Face folder with the initial parameters of the run"
+        "",
+        "workdir, checkpoint, Hugging Face folder or hf://OWNER/NAME with the initial parameters "
+        "of the run",
     )
     objective_modules: tuple[str, ...] = key(
         (),

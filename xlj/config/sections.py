@@ -1,6 +1,7 @@
 """Sections of a pretraining config: their keys, and when each key is used."""
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Collection, Mapping
@@ -103,13 +104,21 @@ class Data(Section, path="data"):
     )
     languages: tuple[str, ...] = key(
         (),
-        "languages of the monolingual text, e.g. en,de,sw",
+        "languages of the monolingual text, e.g. en,de,sw; @FILE: the file has a line for each "
+        "language, with the language, its path and its factor, which set data.paths and "
+        "data.sampled",
+        used_when=_of_text(_for_languages),
+    )
+    paths: tuple[str, ...] = key(
+        (),
+        "the value of {path} in data.mono and data.examples for each language, such as "
+        "en=english/part-*.txt,de=german.txt",
         used_when=_of_text(_for_languages),
     )
     mono: tuple[str, ...] = key(
         (),
-        "monolingual sources, as templates with {language} and optional wildcards *: text files "
-        "(paths or URLs), FILE.jsonl#FIELD, FILE.parquet#FIELD (also .gz .xz .zst), "
+        "monolingual sources, as templates with {language} or {path}, and optional wildcards *: "
+        "text files (paths or URLs), FILE.jsonl#FIELD, FILE.parquet#FIELD (also .gz .xz .zst), "
         "phrasebook:{language} (the embedded corpus), tfds:NAME#FIELD or seqio:TASK#FIELD",
         used_when=_of_text(_for_text),
     )
@@ -214,8 +223,22 @@ class Data(Section, path="data"):
     )
     filter: str = _text_key(
         "",
-        "your own module:function, which takes a line and returns whether to keep the line; a pair "
-        "is kept if both sides are kept",
+        "your own module:function, which takes a line and returns whether to keep the line, or its "
+        "score, or the language that it believes, or (language, score); a pair is kept if both "
+        "sides are kept",
+    )
+    min_score: float = key(
+        0.0,
+        "lines to which data.filter gives a lower score are dropped",
+        low=0,
+        used_when=_of_text(only_if_set("data.filter")),
+    )
+    other_language: str = key(
+        "keep",
+        "what to do with a line that data.filter believes to be in another language; it is counted "
+        "in both cases, and never moves to another language",
+        choices=("keep", "drop"),
+        used_when=_of_text(only_if_set("data.filter")),
     )
     duplicates: str = _text_key(
         "keep",
@@ -251,7 +274,29 @@ class Data(Section, path="data"):
     )
     workers: int = _text_key(0, "number of processes that build rows; 0: one per core", low=0)
 
-    @property
+    @functools.cached_property
+    def path_of(self) -> dict[str, str]:
+        """The path of each language in `paths`.
+
+        Raises:
+          ConfigError: if an entry is not LANGUAGE=PATH, a language is twice in `paths`, or
+            `languages` and `paths` do not have the same languages.
+        """
+        paths: dict[str, str] = {}
+        for entry in self.paths:
+            name, _, path = entry.partition("=")
+            if not path or name in paths:
+                raise ConfigError(
+                    f"data.paths: {entry!r} must be LANGUAGE=PATH, with each language once"
+                )
+            paths[name] = path
+        if paths and (other := paths.keys() ^ set(self.languages)):
+            raise ConfigError(
+                f"data.paths: {sorted(other)[0]} must be both in data.paths and in data.languages"
+            )
+        return paths
+
+    @functools.cached_property
     def shares(self) -> dict[str, float]:
         """The factor of each name in `sampled`; 1 for a name without a factor.
 
@@ -260,10 +305,10 @@ class Data(Section, path="data"):
         Raises:
           ConfigError: if a factor is not a number above 0.
         """
-        shares = {}
+        shares, known = {}, {*self.languages, *self.pairs}
         for entry in self.sampled:
             name, _, factor = entry.partition("=")
-            if name not in self.pairs and len(codes := matching(name, self.languages)) == 1:
+            if name not in known and len(codes := matching(name, self.languages)) == 1:
                 (name,) = codes
             try:
                 shares[name] = float(factor) if "=" in entry else 1.0
@@ -279,7 +324,7 @@ class Data(Section, path="data"):
     def example_sources(self) -> tuple[str, ...]:
         """The names of the sources of examples, `NAME@TEMPLATE` in `examples`; without those that
         have no name."""
-        names = (template.rpartition("@")[0] for template in self.examples)
+        names = (template.partition("@")[0] for template in self.examples if "@" in template)
         return tuple(dict.fromkeys(name for name in names if name.isidentifier()))
 
     @property

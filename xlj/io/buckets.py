@@ -22,9 +22,8 @@ from typing import Any
 
 from xlj.config import ConfigError
 from xlj.io.quoting import shortened
+from xlj.io.range_reader import open_ranges
 
-BLOCK_BYTES = 8 << 20
-"""How many bytes a request reads at most."""
 _LIBRARIES = {
     "gs": ("gcsfs", "GCSFileSystem"),
     "s3": ("s3fs", "S3FileSystem"),
@@ -111,37 +110,9 @@ def delete_below(url: str) -> None:
             _call(url, "rm", names)
 
 
-class Reader(io.RawIOBase):
-    """A binary file that reads an object, one range per request."""
-
-    def __init__(self, url: str):
-        super().__init__()
-        self._url, self._position, self._size = url, 0, stat(url)[0]
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = offset + (0, self._position, self._size)[whence]
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        stop = min(self._position + len(buffer), self._size)
-        if stop <= self._position:
-            return 0
-        content = read_range(self._url, self._position, stop)
-        if len(content) != stop - self._position:
-            end = self._position + len(content)
-            raise OSError(f"the object ends after {end:,} of {self._size:,} bytes")
-        buffer[: len(content)] = content
-        self._position = stop
-        return len(content)
+def open_file(url: str) -> io.BufferedReader:
+    """Opens an object for reading, one range per request."""
+    return open_ranges(stat(url)[0], functools.partial(read_range, url))
 
 
 def make(url: str, content: bytes) -> None:

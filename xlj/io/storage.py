@@ -3,11 +3,11 @@
 `to_path` converts a text to a `Path` or a `Url`. A `Url` has the methods of a `Path` that xlj uses.
 For other operations, this module has functions that accept both, such as `memory_map` and `lock`.
 
-- Text can be read from https, http, gs and s3.
+- Text can be read from https, http, gs, s3 and hf (the Hugging Face hub).
 - Rows can be read from and written to buckets of gs and s3. A folder of a bucket needs no creation.
 - Workdirs (folders of checkpoints and metrics) can be in buckets of gs.
 
-Buckets need `pip install -e '.[cloud]'`.
+Buckets need `pip install -e '.[cloud]'`, the hub needs `pip install -e '.[hub]'`.
 
 `describe` has one line for an error of the storage that the user can fix; it names the file.
 """
@@ -18,7 +18,6 @@ import difflib
 import errno
 import fcntl
 import glob
-import io
 import posixpath
 import shutil
 import sys
@@ -31,10 +30,15 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.config.paths import scheme_of
-from xlj.io import buckets, web
+from xlj.io import buckets, hub, web
 
-_SCHEMES: dict[str, ModuleType] = {"https": web, "http": web, "gs": buckets, "s3": buckets}
-_listed_stats: "dict[Url, Stat]" = {}  # of each file, from the last `find_files` that returned it
+_SCHEMES: dict[str, ModuleType] = {
+    "https": web,
+    "http": web,
+    "gs": buckets,
+    "s3": buckets,
+    "hf": hub,
+}
 
 
 class Stat(NamedTuple):
@@ -55,10 +59,16 @@ class Url:
     """A file or folder at a URL, with some methods of `pathlib.Path`; these raise `OSError`s.
 
     `read_range`, `sizes`, `mkdir` and `unlink` are for buckets. The other methods also work for web
-    servers.
+    servers and the hub.
+
+    Attributes:
+      url: the text of the URL.
+      listed: size and version of the file, if `find_files` has listed it. Other processes get it
+        with the URL, so one listing serves all of them.
     """
 
     url: str
+    listed: Stat | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.url
@@ -121,7 +131,8 @@ class Url:
     def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
         """Opens the file for reading; reads in large blocks and ignores `buffering`."""
         assert mode == "rb", f"a file at a URL can only be opened with mode rb, not {mode}"
-        return io.BufferedReader(self._backend.Reader(self.url), self._backend.BLOCK_BYTES)
+        file: BinaryIO = self._backend.open_file(self.url)
+        return file
 
     def read_bytes(self) -> bytes:
         """Returns the whole content."""
@@ -153,7 +164,7 @@ class Url:
 
     @property
     def _backend(self) -> Any:
-        """The module `web` or `buckets`, depending on the scheme."""
+        """The module `web`, `buckets` or `hub`, depending on the scheme."""
         return _SCHEMES[self.url.partition(":")[0]]
 
 
@@ -190,9 +201,7 @@ def find_files(pattern: str) -> list[AnyPath]:
     path = to_path(pattern)
     if isinstance(path, Url):
         try:
-            stats = _find_urls(path.url)
-            _listed_stats.update(stats)
-            return [*stats]
+            return [*_find_urls(path.url)]
         except OSError as error:
             raise ConfigError(f"{path} cannot be read ({error})") from error
     return [*find_local_files(path)]
@@ -206,17 +215,32 @@ def find_local_files(path: Path) -> list[Path]:
     return sorted(match for match in matches if match.is_file())
 
 
-def _find_urls(url: str) -> dict[Url, Stat]:
+def list_ahead(start: str) -> None:
+    """Lists all files of the hub whose URLs have a common start, with few requests, so that
+    `find_files` sends no request for each of many languages. Does nothing for other paths.
+
+    Raises:
+      ConfigError: if the server does not respond.
+    """
+    if scheme_of(start) == "hf":
+        try:
+            hub.list_ahead(start)
+        except OSError as error:
+            raise ConfigError(f"{start}... cannot be read ({error})") from error
+
+
+def _find_urls(url: str) -> list[Url]:
     """Returns the files that match a URL, sorted by name, with the size and version of each."""
-    if _SCHEMES[url.partition(":")[0]] is web:
+    backend = _SCHEMES[url.partition(":")[0]]
+    if backend is web:
         if "*" in url:
             raise ConfigError(f"{url}: a web server does not list its files; name each file")
-    elif glob.has_magic(url):
-        return {Url(match): Stat(*stat) for match, stat in buckets.find_objects(url).items()}
+    elif backend is hub or glob.has_magic(url):
+        return [Url(match, Stat(*stat)) for match, stat in backend.find_objects(url).items()]
     try:
-        return {Url(url): Url(url).stat()}
+        return [Url(url, Url(url).stat())]
     except FileNotFoundError:
-        return {}
+        return []
 
 
 def find_files_below(folder: AnyPath, pattern: str) -> list[AnyPath]:
@@ -231,11 +255,11 @@ def identity(path: AnyPath) -> list[str | int]:
 
     For a local file, these are its absolute path, its size in bytes, and its modification time in
     ns. For a URL, these are the URL, its size in bytes, and its version on the server. If
-    `find_files` has listed the URL, size and version come from the last listing, so that one
-    listing serves many reads.
+    `find_files` has listed the URL, size and version come from the listing, so that one listing
+    serves many reads.
     """
     if isinstance(path, Url):
-        return [str(path), *(_listed_stats.get(path) or path.stat())]
+        return [str(path), *(path.listed or path.stat())]
     stat = path.stat()
     return [f"{path.absolute()}", stat.st_size, stat.st_mtime_ns]
 

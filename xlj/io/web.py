@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from xlj.io.quoting import shortened
 
-BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20
 TIMEOUT = 60
 """Seconds to wait for a server."""
 ATTEMPTS = 5
@@ -138,6 +138,11 @@ class Reader(io.RawIOBase):
         response, self._response = self._response, None
         if response is not None:
             response.close()
+
+
+def open_file(url: str) -> io.BufferedReader:
+    """Opens a file for reading."""
+    return io.BufferedReader(Reader(url), _BLOCK_BYTES)
 
 
 class _FileChanged(OSError):

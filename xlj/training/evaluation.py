@@ -1,6 +1,7 @@
 """Evaluation on held-out rows: losses by objective and language, always with the same masks."""
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -84,12 +85,13 @@ class Evaluation:
                 count = min(task.held_out.rows, config.train.eval_rows)
                 # Rows on disk are sorted by the lengths of their examples, so they are sampled.
                 chosen = sample(count, task.held_out.rows)
-                sides = np.array([corpus.sides(task.languages)] * count, np.int32)
+                side = np.asarray(corpus.sides(task.languages), np.int32)
+                sides = np.broadcast_to(side, (count, *side.shape))
                 rows = {**store.read(task.name, "held_out", chosen), "languages": sides}
                 if count:
                     row_groups.append(rows)
                 owners += [task.name.partition(".")[2]] * count
-                no_sides = np.zeros((1, *sides.shape[1:]), np.int32)
+                no_sides = np.zeros((1, *side.shape), np.int32)
                 self._empty[name] = {**row_kind.empty(task.fields, 1), "languages": no_sides}
             if owners:
                 fields = row_groups[0]
@@ -220,13 +222,15 @@ def _by_language(loss: str, sums: LossSums, owners: list[str]) -> dict[str, floa
       owners: the language or pair of each row.
     """
     metrics: dict[str, float] = {}
-    named = np.array(owners)
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, language in enumerate(owners):
+        rows[language].append(row)
     for measure, values in (("loss", sums.sum), ("accuracy", sums.correct)):
         means = []
-        for language in dict.fromkeys(owners):
-            count = np.asarray(sums.count)[named == language].sum()
+        for language, of_language in rows.items():
+            count = np.asarray(sums.count)[of_language].sum()
             if count:
-                total = np.asarray(values)[named == language].sum(dtype=np.float64)
+                total = np.asarray(values)[of_language].sum(dtype=np.float64)
                 means.append(float(total / count))
                 metrics[f"eval/{loss}/{language}/{measure}"] = means[-1]
         if means:

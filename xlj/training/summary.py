@@ -1,10 +1,12 @@
 """Summary of a run: checkpoint, metrics and next commands."""
 
 import shlex
+from collections.abc import Mapping
 
 from xlj.training import metrics
 from xlj.training.loop import Outcome
 
+_MOST = 24  # lines of a table that are printed; the file of metrics has all
 _OF_A_LOSS = ("loss", "accuracy")
 """Measures that the table of losses shows in one line."""
 
@@ -58,6 +60,9 @@ def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:
     losses = [key for key in measured if key.endswith("/loss")]
     of_losses = {key.removesuffix("loss") + measure for key in losses for measure in _OF_A_LOSS}
     other_measures = [key for key in measured if key not in of_losses]
+    losses, more_losses = _worst(losses, after)
+    other_measures, more_measures = _worst(other_measures, {})
+    measured = [*losses, *other_measures]
     width = max(len(_label(key)) for key in measured)
     steps = f"step {before['step']:,} -> {after['step']:,}"
     rows = []
@@ -69,6 +74,7 @@ def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:
             f"  {_label(key):{width}}  {before.get(key, float('nan')):7.3f} -> {after[key]:6.3f}"
             f"   {100 * before.get(accuracy, float('nan')):5.1f}% -> {100 * after[accuracy]:5.1f}%"
         )
+    rows += more_losses
     if other_measures:
         rows += ["", f"other measures, {steps}"]
     for key in other_measures:
@@ -77,7 +83,26 @@ def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:
             f"  {_label(key):{width}}  {before.get(key, float('nan')):11,.3f} -> {after[key]:9,.3f}"
             f"   {measure}"
         )
-    return rows
+    return rows + more_measures
+
+
+def _worst(keys: list[str], losses: Mapping[str, float]) -> tuple[list[str], list[str]]:
+    """Returns the metrics to print, and a line about the others. Of more than `_MOST` metrics these
+    are the means over languages, then the languages with the largest losses.
+
+    Args:
+      losses: values by which to sort metrics of languages; empty to keep their order.
+    """
+    if len(keys) <= _MOST:
+        return keys, []
+    means = [key for key in keys if key.count("/") == 2]
+    others = [key for key in keys if key.count("/") != 2]
+    others.sort(key=lambda key: -losses.get(key, 0.0))
+    rest = len(others) - _MOST
+    note = f"  ... {rest:,} more are in {metrics.FILE}" + "; the largest losses first" * bool(
+        losses
+    )
+    return [*means, *others[:_MOST]], [note] if rest > 0 else []
 
 
 def _label(key: str) -> str:

@@ -216,18 +216,15 @@ def test_the_report_shows_how_much_text_became_rows_and_why_lines_were_dropped(b
     assert max(map(len, lines[4:])) <= 80 and not (built.path / FILE).exists()
 
 
-def test_a_report_of_many_sources_shows_the_largest_and_a_file_has_all(
-    built, tmp_path, monkeypatch
-):
+def test_a_report_of_many_sources_shows_the_worst_and_a_file_has_all(built, tmp_path, monkeypatch):
     store = RowStore(built.path)
     store.path = tmp_path  # other tests compare the files of `built`
     monkeypatch.setattr("xlj.data.rows.report._MOST", 1)
     table = report(store, Data(alpha=0.7))
     file = store.path / FILE
-    assert f"The 1 largest of 3 sources; {file} has all:" in table
+    assert f"1 of 3 sources, worst first; {file} has all:" in table
     sizes = {task.name: task.train.rows for task in store.manifest.tasks}
-    largest = max(sizes, key=sizes.get)
-    assert [name for name in sizes if f"\n{name} " in table] == [largest]
+    assert [name for name in sizes if f"\n{name} " in table] == ["pairs.xx-yy"]  # drops lines
     whole = file.read_text("utf-8")
     assert all(f"\n{name} " in whole for name in sizes)
     (line,) = re.findall(r"\npairs.xx-yy .*", whole)
@@ -238,7 +235,7 @@ def test_a_report_of_many_sources_shows_the_largest_and_a_file_has_all(
 
     monkeypatch.setattr("xlj.data.rows.report.atomic.write", refuse)
     table = report(store, Data(alpha=0.7))
-    assert all(f"\n{name} " in table for name in sizes) and "largest" not in table
+    assert all(f"\n{name} " in table for name in sizes) and "worst" not in table
 
 
 def test_workers_do_not_change_rows(built, config, tmp_path):

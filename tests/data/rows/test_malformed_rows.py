@@ -8,8 +8,9 @@ from made_rows import files, sentences
 
 from xlj.config import ConfigError, Data
 from xlj.data.rows import building
+from xlj.data.rows.findings import malformed_records
 from xlj.data.rows.preparing import prepare_rows
-from xlj.data.rows.report import malformed_records, report
+from xlj.data.rows.report import report
 
 GOOD = 3000
 BLANK = "bad.tsv: line 1501"

@@ -1,5 +1,6 @@
 """Templates match their source files, and sources yield clean text in order."""
 
+import dataclasses
 import json
 import random
 import types
@@ -377,7 +378,10 @@ def test_ranges_join_over_blocks_and_other_blocks_stay_the_same():
 
 
 def test_filtered_and_excluded_lines_are_dropped_and_counted(config, write, tmp_path, monkeypatch):
-    (tmp_path / "own_filter.py").write_text("def short(line):\n    return len(line) < 6\n")
+    (tmp_path / "own_filter.py").write_text(
+        "def short(line):\n    return len(line) < 6\n"
+        "def named(line):\n    return {'x': 'eng_Latn', 'this is long': 'fr'}.get(line, True)\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     write("en-de.tsv", "a\tb\nthis is long\tc\nTEST  line\tx\nd\ttest Line\nsame\tsame\n")
     write("eval.tsv", "test line\tein Test\n")
@@ -393,6 +397,20 @@ def test_filtered_and_excluded_lines_are_dropped_and_counted(config, write, tmp_
     reader = UnitReader(task.units(99)[0], 0, ReadOptions("error", "", excluded))
     (chunk,) = reader.chunks()
     assert reader.dropped["stands in data.exclude"] == 2 and len(chunk.columns[0]) == 3
+    others = ReadOptions("error", "own_filter:named", other_language="drop", languages=("en", "de"))
+    reader = UnitReader(task.units(99)[0], 0, others)
+    (chunk,) = reader.chunks()
+    assert chunk.columns[0] == ["a", "d", "same"] and reader.other_languages == {
+        "eng_Latn": 1,
+        "fr": 1,
+    }
+    assert reader.dropped == {"another language": 2}
+    kept = dataclasses.replace(others, other_language="keep")
+    reader = UnitReader(task.units(99)[0], 0, kept)
+    assert len(next(reader.chunks()).columns[0]) == 5 and not reader.dropped
+    assert (
+        reader.other_languages == {"eng_Latn": 1, "fr": 1} and kept.identity() != others.identity()
+    )
     before = ReadOptions("error", "own_filter:short").identity()
     (tmp_path / "own_filter.py").write_text("def short(line):\n    return len(line) < 7\n")
     assert ReadOptions("error", "own_filter:short").identity() != before

@@ -17,8 +17,8 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.rows import lengths, prepasses, workers
+from xlj.data.rows.findings import malformed_records
 from xlj.data.rows.prepasses import Text
-from xlj.data.rows.report import malformed_records
 from xlj.data.rows.request import RowsRequest
 from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import MANIFEST, VOCABULARY, Manifest, TaskRows
@@ -107,7 +107,7 @@ def build_rows(request: RowsRequest, runner: str = "", arguments: Sequence[str] 
 
     Raises:
       ConfigError: if the text cannot be read, if it is not suitable to train a vocabulary, if too
-        many records are malformed, or if a language or pair has no training rows.
+        many records are malformed, or if no language or pair has training rows of some kind.
     """
     data = request.data
     with _lock_cache(request), _job_runner(request, runner, arguments) as run:
@@ -117,6 +117,7 @@ def build_rows(request: RowsRequest, runner: str = "", arguments: Sequence[str] 
             _record_task(request, text, kind, task_shards) for text, kind, task_shards in shards
         )
         _check_malformed(tasks, data.malformed_share)
+        _check_rows(tasks)
         content = request.listing(request.tasks)
         manifest = Manifest(vocabulary.size, vocabulary.digest, content, tasks)
         atomic.write(request.folder / MANIFEST, manifest.to_json())
@@ -258,6 +259,26 @@ def _check_malformed(tasks: Sequence[TaskRows], max_share: float) -> None:
                 f"data.malformed_share={max_share:g}; check the format of the files, or raise the "
                 f"limit; {malformed_records([task])}"
             )
+
+
+def _check_rows(tasks: Sequence[TaskRows]) -> None:
+    """Raises a `ConfigError` if no language or pair has training rows of some kind.
+
+    The report lists the others that have none.
+    """
+    for kind in dict.fromkeys(task.kind for task in tasks):
+        of_kind = [task for task in tasks if task.kind == kind]
+        if any(task.train.rows for task in of_kind):
+            continue
+        first = of_kind[0]
+        assert first.text is not None
+        reasons = ", ".join(f"{n:,} {why}" for why, n in first.text.dropped.items() if n) or "none"
+        more = f", and so have {len(of_kind) - 1:,} others" if len(of_kind) > 1 else ""
+        raise ConfigError(
+            f"{first.name} has no training rows{more}: of {first.text.sentences:,} sentences, "
+            f"{first.held_out.sentences:,} are held out; dropped: {reasons}; add text, or remove "
+            "the language or pair from the config"
+        )
 
 
 def _print_unsplittable(texts: Sequence[Text], size: int) -> None:

@@ -348,7 +348,8 @@ def select_tasks(store: RowStore, options: Options, config: Config) -> list[Task
 
 
 def _select(tasks: Sequence[TaskRows], data: Data) -> list[TaskRows]:
-    sampled = [task for task in tasks if _names_of(task.name) & set(data.shares)]
+    names = data.shares.keys()
+    sampled = [task for task in tasks if names & _names_of(task.name)]
     return [task for task in sampled or tasks if task.train.rows]
 
 
@@ -406,6 +407,8 @@ def mean_tokens_per_row(store: RowStore, options: Options, config: Config) -> fl
     """
     counts = count_draws(store, options, config)
     means = {
-        task.name: task.train.tokens / task.train.rows for task in store.tasks(options.rows_name)
+        task.name: task.train.tokens / task.train.rows
+        for task in store.tasks(options.rows_name)
+        if task.train.rows
     }
     return sum(count * means[name] for name, count in counts.items()) / BLOCK

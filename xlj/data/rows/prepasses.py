@@ -63,7 +63,7 @@ def texts_of(request: RowsRequest) -> list[Text]:
             read_options, excluded=held_out.write_hashes(folder, map(line_hashes, columns))
         )
     return [
-        Text(task, task_units, read_options)
+        Text(task, task_units, dataclasses.replace(read_options, languages=task.languages))
         for task, task_units in zip(request.tasks, units, strict=True)
     ]
 

@@ -61,13 +61,14 @@ class Counts:
     input_sha256: str = ""
     malformed: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     too_long: Counter[str] = dataclasses.field(default_factory=Counter)
+    other_languages: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, other: "Counts") -> None:
         """Adds counts of later text to these counts.
 
         The input digest becomes the digest of both input digests.
         """
-        for name in ("train", "held_out", "dropped", "too_long"):
+        for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
         for why, (count, *first) in other.malformed.items():
             total, *first_of_all = self.malformed.get(why, (0, *first))
@@ -218,9 +219,6 @@ class Shards:
           place: a function that describes the place of a record. Its arguments are the index of the
             unit, the index of the part of the unit, and the number of lines before the record in
             this part.
-
-        Raises:
-          ConfigError: if there are no training rows.
         """
         total, digests = Counts(), {split: hashlib.sha256() for split in store.SPLITS}
         shards: dict[str, list[int]] = {split: [] for split in store.SPLITS}
@@ -232,13 +230,6 @@ class Shards:
             for split in store.SPLITS:
                 digests[split].update(written["sha256"][split].encode())
                 shards[split].append(getattr(counts, split)["rows"])
-        if not total.train["rows"]:
-            reasons = ", ".join(f"{n:,} {why}" for why, n in total.dropped.items() if n) or "none"
-            raise ConfigError(
-                f"{name} has no training rows: of {total.sentences:,} sentences, "
-                f"{total.held_out['sentences']:,} are held out; dropped: {reasons}; add text, or "
-                "remove the language or pair from the config"
-            )
         splits = {
             split: Split(
                 **{key: getattr(total, split)[key] for key in _SPLIT_COUNTS},
@@ -257,6 +248,7 @@ class Shards:
                 why: (count, place(*first)) for why, (count, *first) in total.malformed.items()
             },
             too_long=dict(sorted(total.too_long.items(), key=lambda item: int(item[0]))),
+            other_languages=dict(sorted(total.other_languages.items())),
         )
         return TaskRows(
             name=name,
@@ -295,6 +287,7 @@ class Shards:
         raise RuntimeError(f"{file} is damaged; run the command again, which rebuilds it")
 
 
+_COUNTERS = ("train", "held_out", "dropped", "too_long", "other_languages")
 _SPLIT_COUNTS = ("rows", "tokens", "examples", "sentences")
 
 
@@ -336,7 +329,7 @@ def _read_counts(file: AnyPath) -> tuple[Counts, Record] | None:
     try:
         content: Record = json_file.read_object(file)
         more: Record = {name: content.pop(name) for name in ("pieces", "sha256") if name in content}
-        for name in ("train", "held_out", "dropped", "too_long"):
+        for name in _COUNTERS:
             content[name] = Counter(content.get(name, {}))
         return Counts(**content), more
     except (ConfigError, TypeError, KeyError):

@@ -40,7 +40,7 @@ FORMAT = 3
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
 SPLITS = ("train", "held_out")
-OMITTED_IF_EMPTY = ("malformed", "too_long")
+OMITTED_IF_EMPTY = ("malformed", "too_long", "other_languages")
 """Attributes of `TextCounts` and `shards.Counts` that files do not contain if they are empty."""
 
 
@@ -92,6 +92,8 @@ class TextCounts:
         counts them too, except lines of which only a byte order mark was removed.
       too_long: number of records that were dropped because they are too long, by the length of the
         shortest row with room for them, rounded up to a multiple of 8 (`packing.histogram`).
+      other_languages: number of records that `data.filter` believes to be in another language, by
+        this language; `dropped` counts them too, if they were dropped.
     """
 
     sentences: int
@@ -101,6 +103,7 @@ class TextCounts:
     input_sha256: str
     malformed: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
     too_long: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    other_languages: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -103,6 +103,7 @@ def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
                 write(*packer.pack_chunk(chunk, encoded[kind.prompts]))
         for packer in packers:
             packer.counts.dropped.update(reader.dropped)
+            packer.counts.other_languages.update(reader.other_languages)
             packer.counts.malformed = {
                 why: (count, job.index, *first) for why, (count, *first) in reader.malformed.items()
             }

@@ -8,6 +8,7 @@ All features are cleaned strings (`cleaning.clean`), in the order of the files. 
 are the units of work of the text (`text_tasks.Unit`), so several hosts can divide a Task.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ def register_task(task: TextTask, data: Data) -> None:
 
     features = FEATURES[len(task.languages)]
     units, reading = task.units(data.unit_bytes), ReadOptions.of(data)
+    reading = dataclasses.replace(reading, languages=task.languages)
 
     def read_blocks(unit_indices: Sequence[int]) -> Iterator[dict[str, Sequence[str]]]:
         for index in unit_indices:

@@ -1,6 +1,7 @@
 """Matches templates such as `text/{language}.txt` to sources, and splits pairs such as `en-de`."""
 
 import glob
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from xlj.config import ConfigError, Data
 from xlj.io import storage
 
 Source = TypeVar("Source")
+
+_MANY = 16  # names from which on one listing of all files takes fewer requests
 
 
 def match(
@@ -49,6 +52,8 @@ def match(
     problems = []
     for template in templates:
         filled = {name: fill(template, values, key) for name, values in names.items()}
+        if len(names) >= _MANY:
+            storage.list_ahead(os.path.commonprefix([*filled.values()]))
         sources = {
             name: find(text, name) or otherwise(template, name) for name, text in filled.items()
         }

@@ -84,7 +84,7 @@ def text_tasks(data: Data, row_kinds: Iterable[Any] = ()) -> list[TextTask]:
         sources_of, template_problems = match(
             request.templates,
             key,
-            _placeholders(languages, key),
+            _placeholders(languages, key, data.path_of),
             _NAME_KEYS[key],
             find,
             otherwise=_exchanged_finder(languages, key, find),
@@ -111,7 +111,7 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
     used = {path for task in tasks for source in task.sources for path in _paths(source)}
     descriptions = []
     for _, key, templates, _, languages, *_ in _requested(data):
-        values = _placeholders(languages, key)
+        values = _placeholders(languages, key, data.path_of)
         filled = {fill(template, each, key) for template in templates for each in values.values()}
         descriptions += [
             f"{key}: {task.name.partition('.')[2]} has text in the other order, which xlj reads "
@@ -120,9 +120,10 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
             for source in task.sources
             if task.source == key == "data.parallel" and source.text not in filled
         ]
-        names = dict.fromkeys(next(iter(_placeholders(languages, key).values())), "*")
+        names = dict.fromkeys(next(iter(values.values())), "*")
         for template in templates:
-            if template.partition(":")[0] in _NOT_LISTABLE or not _WILD.search(template):
+            is_listable = template.partition(":")[0] not in _NOT_LISTABLE
+            if not is_listable or "{path}" in template or not _WILD.search(template):
                 continue
             sides = fill(template, names, key).partition("#")[0].split("|")
             found = dict.fromkeys(path for side in sides for path in storage.find_files(side))
@@ -136,8 +137,8 @@ def describe_unused_files(data: Data, tasks: Iterable[TextTask]) -> list[str]:
     return descriptions
 
 
-_NOT_LISTABLE = ("phrasebook", "tfds", "seqio", "https", "http")
-"""Schemes of templates whose files cannot be listed."""
+_NOT_LISTABLE = ("phrasebook", "tfds", "seqio", "https", "http", "hf")
+"""Schemes of templates whose files cannot be listed, or of which a repository may have millions."""
 _WILD = re.compile(r"\{(?![^\[\]]*\])")
 """A placeholder in the name of a file, not in the value of a field, `[FIELD={language}]`."""
 _NAME_KEYS = {
@@ -186,8 +187,9 @@ def _requested(data: Data, row_kinds: Iterable[Any] = ()) -> list[_Requested]:
     examples = {name: (name,) * (deciding or len(columns)) for name in data.languages}
     named: dict[str, list[str]] = defaultdict(list)
     for template in data.examples:
-        name, _, text = template.rpartition("@")
-        named[name if name.isidentifier() else ""].append(text if name.isidentifier() else template)
+        name, sign, text = template.partition("@")
+        is_named = bool(sign) and name.isidentifier()
+        named[name if is_named else ""].append(text if is_named else template)
     requests = [
         _Requested("text", "data.mono", data.mono, ("text",), mono),
         _Requested("pairs", "data.parallel", data.parallel, ("source", "target"), pairs),
@@ -201,13 +203,22 @@ def _requested(data: Data, row_kinds: Iterable[Any] = ()) -> list[_Requested]:
     return [request for request in requests if request.templates]
 
 
-def _placeholders(languages: Mapping[str, tuple[str, ...]], key: str) -> dict[str, dict[str, str]]:
-    """Returns, for each language or pair, the value of each placeholder of a template of a key."""
+def _placeholders(
+    languages: Mapping[str, tuple[str, ...]], key: str, path_of: Mapping[str, str] | None = None
+) -> dict[str, dict[str, str]]:
+    """Returns, for each language or pair, the value of each placeholder of a template of a key.
+
+    Args:
+      path_of: the path of each language (`data.paths`); None or empty for no paths.
+    """
+    if _NAME_KEYS[key] == "data.pairs":
+        return {
+            name: {"pair": name, "source": sides[0], "target": sides[1]}
+            for name, sides in languages.items()
+        }
     return {
-        name: {"pair": name, "source": sides[0], "target": sides[1]}
-        if _NAME_KEYS[key] == "data.pairs"
-        else {"language": name}
-        for name, sides in languages.items()
+        name: {"language": name} | ({"path": path_of[name]} if path_of else {})
+        for name in languages
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlj.config import ConfigError, Data
 from xlj.config.user_code import function_of
-from xlj.data.text import held_out
+from xlj.data.text import held_out, line_filter
 from xlj.data.text.cleaning import clean, clean_all, line_hashes
 from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sources
 from xlj.data.text.text_tasks import Unit
@@ -38,6 +38,9 @@ class ReadOptions:
     Attributes:
       malformed: `data.malformed`, which is `error` or `skip`.
       filter: `data.filter`, which is `module:function`, or empty.
+      min_score, other_language: the keys of `data` with these names.
+      languages: the language of each column of the text; `data.filter` may believe a line to be in
+        another language.
       excluded: a file with hashes of lines to drop (`write_hashes`); None to drop no lines.
       repeated: files with the positions (`REPEATED`) of lines that repeat an earlier line. These
         lines are dropped.
@@ -47,17 +50,30 @@ class ReadOptions:
     filter: str
     excluded: AnyPath | None = None
     repeated: tuple[AnyPath, ...] = ()
+    min_score: float = 0.0
+    other_language: str = "keep"
+    languages: tuple[str, ...] = ()
 
     def identity(self) -> Record:
-        """Returns JSON values that identify `malformed` and `filter`, for hashes of row stores."""
+        """Returns JSON values that identify the options, except files and languages, for hashes of
+        row stores."""
         module = self.filter.partition(":")[0]
         digest = module_digest(module, "data.filter") if module else ""
-        return {"malformed": self.malformed, "filter": [self.filter, digest]}
+        filtering: list[str | float] = [self.filter, digest]
+        if self.min_score or self.other_language != "keep":
+            filtering += [self.min_score, self.other_language]
+        return {"malformed": self.malformed, "filter": filtering}
 
     @classmethod
     def of(cls, data: Data) -> "ReadOptions":
-        """Returns the options of a config; `excluded` is None and `repeated` is empty."""
-        return cls(data.malformed, data.filter)
+        """Returns the options of a config; `excluded` is None, `repeated` and `languages` are
+        empty."""
+        return cls(
+            data.malformed,
+            data.filter,
+            min_score=data.min_score,
+            other_language=data.other_language,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +107,8 @@ class UnitReader:
         records, `part` the index of the part with the first of them, and `before` the number of
         lines before it in this part. The entry `MARKS` counts lines with a byte order mark, and
         there are entries for parts of records that were dropped (`malformed.Counted`).
+      other_languages: number of lines or pairs that `data.filter` believes to be in another
+        language, by this language. They are dropped only if the options say so.
       lines: number of lines or pairs read, including those that were dropped.
       digest: sha256 hash object of the text of these lines before cleaning.
     """
@@ -98,6 +116,7 @@ class UnitReader:
     def __init__(self, unit: Unit, index: int, reading: ReadOptions):
         self.dropped: Counter[str] = Counter()
         self.malformed: dict[str, tuple[int, ...]] = {}
+        self.other_languages: Counter[str] = Counter()
         self.lines = 0
         self.digest = hashlib.sha256()
         self._unit, self._reading = unit, reading
@@ -185,14 +204,7 @@ class UnitReader:
             drop |= np.array([line == RANGE for line in columns[0]])
             self.dropped["joined to the line before"] += int(drop.sum())
         if self._reading.filter:
-            is_good = function_of(self._reading.filter, "data.filter")
-            is_rejected = [
-                not all(not line or is_good(line) for line in row)
-                for row in zip(*texts, strict=True)
-            ]
-            rejected = np.array(is_rejected, bool) & ~drop
-            self.dropped["data.filter"] += int(rejected.sum())
-            drop |= rejected
+            drop |= self._filter(texts, drop)
         if self._reading.excluded is not None:
             excluded = held_out.open_hashes(self._reading.excluded)
             is_excluded = (
@@ -211,6 +223,26 @@ class UnitReader:
             hashes = [column[keep] for column in hashes]
             indices = indices[keep]
         return Chunk(tuple(columns), tuple(hashes[: source.deciding or None]), indices)
+
+    def _filter(self, texts: list[list[str]], drop: np.ndarray) -> np.ndarray:
+        """Returns which lines or pairs `data.filter` drops, bool [lines], and counts them.
+
+        Args:
+          drop: which lines or pairs are dropped for other reasons.
+        """
+        reading = self._reading
+        rows = list(zip(*texts, strict=True))
+        blank = ("",) * len(texts)
+        verdicts = line_filter.judge(
+            function_of(reading.filter, "data.filter"),
+            [blank if is_dropped else row for row, is_dropped in zip(rows, drop, strict=True)],
+            reading.languages,
+            reading.min_score,
+            reading.other_language == "drop",
+        )
+        self.dropped.update({why: int(x.sum()) for why, x in verdicts.dropped.items() if x.any()})
+        self.other_languages.update(verdicts.others)
+        return np.any([*verdicts.dropped.values()], axis=0)
 
 
 def read_excluded_lines(data: Data) -> Iterator[list[str]]:
