@@ -1,0 +1,50 @@
+"""Loads the teachers whose sentence vectors are stored with the rows of a run."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from xlj.checkpoints import stored_models
+from xlj.checkpoints.stored_models import StoredModel
+from xlj.config import Config
+from xlj.data.rows.vectors import Embed
+from xlj.inference import pretrained
+from xlj.objectives.sentence_distillation.options import Teaching
+from xlj.retrieval.embedder import Embedder
+
+
+def embedder_of(source: StoredModel, prompt: str = "") -> Embedder:
+    """Returns the embedder of a teacher: its sentence modules, else the mean of the last layer.
+
+    Args:
+      prompt: text that begins each sentence; empty for the default prompt of the modules.
+    """
+    layers = () if source.sentence else (source.model.layers,)
+    return Embedder(pretrained.of(source), layers, prompt_text=prompt or None)
+
+
+def teachers_of(config: Config) -> Callable[[str], Embed]:
+    """Returns a function that loads the teacher of a kind of rows of a config.
+
+    The function prints how the teacher computes vectors.
+    """
+
+    def load(kind: str) -> Embed:
+        name, options = next(
+            (name, options)
+            for name, options in config.objectives_on().items()
+            if isinstance(options, Teaching) and options.rows == kind
+        )
+        source = stored_models.find(options.teacher, f"{options.path(name)}.teacher")
+        embedder = embedder_of(source, options.teacher_prompt)
+        how = source.sentence.report() if source.sentence else "mean of the last layer"
+        prompt = f", prompt {embedder.prompt!r}" if embedder.prompt else ""
+        print(f"teacher: {options.teacher} ({how}{prompt})", file=sys.stderr, flush=True)
+
+        def embed(sentences: Sequence[str]) -> np.ndarray:
+            return embedder.embed(sentences)[0]
+
+        return embed
+
+    return load
