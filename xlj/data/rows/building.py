@@ -149,11 +149,11 @@ def embed_text(request: RowsRequest, teach: Callable[[str], Embed]) -> None:
         for task, kind, vectors in missing:
             vectors.folder.mkdir(parents=True, exist_ok=True)
             text, sentences = texts[task.name], 0
-            name = task.name.partition(".")[2]
+            embed, name = loaded(kind), task.name.partition(".")[2]
             print(f"embedding the text of {name} with the teacher", file=sys.stderr, flush=True)
             for index, unit in enumerate(text.units):
                 for number, chunk in enumerate(UnitReader(unit, index, text.reading).chunks()):
-                    sentences += vectors.embed(index, number, chunk, loaded(kind))
+                    sentences += vectors.embed(index, number, chunk, embed)
             vectors.finish(sentences)
 
 

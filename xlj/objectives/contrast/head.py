@@ -13,6 +13,7 @@ from xlj.models.dense import matmul
 from xlj.models.dropout import Rngs
 from xlj.models.modules import init_head, run
 from xlj.models.segments import Rows, average_examples, find_starts, whole_examples
+from xlj.objectives.objective import check_rows
 from xlj.sharding.devices import KERNEL
 from xlj.sharding.trees import Params
 
@@ -53,6 +54,7 @@ def encode(
       pooling: a value of `choices.POOLINGS`.
       dense: outputs of the linear layer after the pooling; 0 for no such layer.
     """
+    check_rows("encode", rows, rngs=("key [rows]", rngs))
     depth = model.layers if layer == -2 else encoder.layer_or_middle(layer, model.layers)
     inputs = whole_examples(model, rows["tokens"], rows["languages"])
     hidden = encoder.apply(params, model, inputs, rngs, layers=depth)

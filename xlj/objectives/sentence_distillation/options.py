@@ -1,13 +1,11 @@
 """Options of the distillation of sentence vectors, on sentence pairs and on text."""
 
 import dataclasses
-from collections.abc import Sequence
 from typing import ClassVar
 
 from xlj.config import row_kinds
 from xlj.config.choices import POOLINGS
 from xlj.config.fields import ConfigError, Unused
-from xlj.config.languages import matching
 from xlj.config.objectives import Options, option, while_on
 from xlj.config.sections import Sections
 
@@ -121,14 +119,6 @@ class SentenceDistillation(Teaching):
     def of_kind(self) -> dict[str, int | bool | str]:
         """The language of the teacher."""
         return {"language": self.language}
-
-    def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
-        """Refuses a teacher whose language is not in the text."""
-        if not matching(self.language, languages):
-            raise ConfigError(
-                f"{path}.language={self.language} is not in {where}; name the language of the "
-                "pairs that the teacher reads"
-            )
 
 
 @dataclasses.dataclass(frozen=True)
