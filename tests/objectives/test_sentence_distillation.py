@@ -18,7 +18,7 @@ from xlj.sharding.devices import AXES, REPLICATED, ROWS, on_mesh
 
 PAIRS = ((0, 1), (1, 2))
 """German, 1, is the language of the teacher: it is the second side or the first."""
-GERMAN = {"language": "de", "weight": 3.0}
+GERMAN = {"languages": ("de",), "weight": 3.0}
 CASES = {
     "both": (SentenceDistillation(**GERMAN, width=32, layer=1), ("first", "second")),
     "other": (

@@ -50,7 +50,9 @@ def own(config, text, tmp_path):
     (tmp_path / "yy.txt").write_text((text / "yy.txt").read_text()[:8000])
     objectives = Objectives(
         options={
-            "sentence_distillation": SentenceDistillation(**KEYS, language="yy", prompt="abde "),
+            "sentence_distillation": SentenceDistillation(
+                **KEYS, languages=("yy",), prompt="abde "
+            ),
             "text_distillation": TextDistillation(**KEYS),
         }
     )
@@ -140,7 +142,7 @@ def test_wrong_teachers_are_refused(own):
 
     with pytest.raises(ConfigError, match="expected 3 finite numbers"):
         embed_text(request, wrong)
-    options = {"sentence_distillation": SentenceDistillation(**KEYS, language="zz")}
+    options = {"sentence_distillation": SentenceDistillation(**KEYS, languages=("zz", "aa"))}
     other = dataclasses.replace(own(), objectives=Objectives(options=options))
-    with pytest.raises(ConfigError, match="xx-yy has no sentences .*language=zz"):
+    with pytest.raises(ConfigError, match="xx-yy has no sentences .*languages=zz,aa"):
         embed_text(request_of(other), Teacher())

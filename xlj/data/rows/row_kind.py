@@ -117,13 +117,13 @@ class Teacher(NamedTuple):
     Attributes:
       digest: of everything that determines its vectors.
       width: number of dimensions of its vectors.
-      language: the language of the sentences of pairs that it reads; empty for text with one
-        column.
+      languages: the languages that it reads. Of a pair, it reads the first sentence in one of
+        them. Empty for text with one column.
     """
 
     digest: str
     width: int
-    language: str = ""
+    languages: tuple[str, ...] = ()
 
 
 class RowKind(abc.ABC):

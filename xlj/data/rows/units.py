@@ -102,7 +102,7 @@ def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
             for packer, write in zip(packers, writers, strict=True):
                 kind = packer.shards.row_kind
                 if kind.prompts not in encoded:
-                    encoded[kind.prompts] = _encode(kind, chunk.columns, encode)
+                    encoded[kind.prompts] = encode_columns(kind, chunk.columns, encode)
                 columns = encoded[kind.prompts]
                 if vectors := job.plan.vectors.get(packer.shards.kind):
                     columns = [*columns, vectors.read(job.index, number, chunk)]
@@ -117,7 +117,7 @@ def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
             packer.counts.input_sha256 = reader.digest.hexdigest()
 
 
-def _encode(
+def encode_columns(
     kind: row_kind.RowKind,
     columns: Sequence[list[str]],
     encode: Callable[[Sequence[str]], Ragged],

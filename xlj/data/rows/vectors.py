@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.config.languages import matching
+from xlj.config.languages import matches_any
 from xlj.data.rows.row_kind import Teacher
 from xlj.data.text.text_tasks import TextTask
 from xlj.data.text.text_units import Chunk
@@ -107,18 +107,19 @@ class TextVectors:
 
 
 def column_of(teacher: Teacher, task: TextTask) -> int:
-    """Returns the column of the text of a task that a teacher reads: the first in its language.
+    """Returns the column of the text of a task that a teacher reads: the first in one of its
+    languages.
 
     Raises:
       ConfigError: if no column is in the language of the teacher.
     """
-    if not teacher.language:
+    if not teacher.languages:
         return 0
-    columns = [i for i, code in enumerate(task.languages) if matching(teacher.language, [code])]
+    columns = [i for i, code in enumerate(task.languages) if matches_any(teacher.languages, code)]
     if not columns:
         raise ConfigError(
-            f"{task.name} has no sentences in the language that the teacher reads, "
-            f"objectives.sentence_distillation.language={teacher.language}; remove the pair from "
-            "data.pairs, or name another language"
+            f"{task.name} has no sentences in a language that the teacher reads, "
+            f"objectives.sentence_distillation.languages={','.join(teacher.languages)}; remove the "
+            "pair from data.pairs, or add a language"
         )
     return columns[0]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import ConfigError, Model
-from xlj.config.languages import matching
+from xlj.config.languages import matches_any
 from xlj.data.rows.kinds.taught import VECTORS
 from xlj.data.rows.store import Corpus
 from xlj.models.dropout import Rngs
@@ -109,10 +109,10 @@ def _choose_side(
 ) -> Rows:
     """Returns, for each row, the sentences that the teacher reads, or their translations.
 
-    The first side in the teacher's language is the side that the teacher reads
+    The first side in a language of the teacher is the side that the teacher reads
     (`vectors.column_of`).
     """
-    read = [bool(matching(options.language, [code])) for code in corpus.languages]
+    read = [matches_any(options.languages, code) for code in corpus.languages]
     is_first = jnp.asarray(read)[rows["languages"][:, :1]] == (options.sides == "same")
     first, second = texts
     return {name: jnp.where(is_first, first[name], second[name]) for name in first}

@@ -107,7 +107,11 @@ class SentenceDistillation(Teaching):
 
     kind = "taught_pairs"
 
-    language: str = option("en", "language of the sentences that the teacher reads")
+    languages: tuple[str, ...] = option(
+        ("en",),
+        "languages that the teacher reads. Of a pair, it reads the first sentence in one of these "
+        "languages",
+    )
     sides: str = option(
         "both",
         "which sentences the student reads. same: those that the teacher reads; other: their "
@@ -117,8 +121,8 @@ class SentenceDistillation(Teaching):
 
     @property
     def of_kind(self) -> dict[str, int | bool | str]:
-        """The language of the teacher."""
-        return {"language": self.language}
+        """The languages of the teacher."""
+        return {"languages": ",".join(self.languages)}
 
 
 @dataclasses.dataclass(frozen=True)

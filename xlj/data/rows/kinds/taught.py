@@ -20,14 +20,14 @@ class TaughtPairs(Bitext):
     Args:
       width: number of dimensions of the vectors.
       teacher: digest of the teacher.
-      language: the language that the teacher reads.
+      languages: the languages that the teacher reads, separated by commas.
       prompt: text that begins each sentence of the student.
     """
 
     name = "taught_pairs"
 
-    def __init__(self, width: int = 0, teacher: str = "", language: str = "", prompt: str = ""):
-        self.teacher = Teacher(teacher, width, language)
+    def __init__(self, width: int = 0, teacher: str = "", languages: str = "", prompt: str = ""):
+        self.teacher = Teacher(teacher, width, tuple(languages.split(",")))
         self.prompts = (prompt, prompt)
         self._width = width
 
