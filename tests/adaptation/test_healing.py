@@ -1,0 +1,61 @@
+"""A trimmed sentence encoder is healed: its vectors approach those of the whole model."""
+
+import re
+
+import numpy as np
+import pytest
+
+import xlj
+from xlj import convert
+from xlj.adaptation import healing
+from xlj.config import ConfigError
+
+
+@pytest.mark.slow
+def test_trimmed_layers_are_healed_after_an_interruption(
+    call, checkpoint, corpus, tmp_path, monkeypatch
+):
+    folder, out = tmp_path / "whole", tmp_path / "small"
+    call(
+        convert.main, "export", f"--checkpoint={checkpoint}", f"--output={folder}", "--pooling=mean"
+    )
+    text = [f"{corpus}/mono/{name}.txt" for name in ("en", "de")]
+    trim = ["trim", f"--checkpoint={folder}", "--layers=0,2", "--heal", f"--output={out}", "--text"]
+    monkeypatch.setattr(healing, "STEPS", 60)
+    pretrain = healing.runs.pretrain
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(healing.runs, "pretrain", killed)
+        with pytest.raises(KeyboardInterrupt):
+            convert.main([*trim, *text])
+    assert not out.exists()
+    configs = []
+    monkeypatch.setattr(
+        healing.runs, "pretrain", lambda *of: configs.append(of[0]) or pretrain(*of)
+    )
+    printed = call(convert.main, *trim, *text).out
+    assert configs[0].train.steps == 60 and configs[0].data.duplicates == "drop"
+    for name in ("en", "de"):
+        (before, after) = map(
+            float, re.search(rf"\n{name}.txt +\d+ +(\S+) +(\S+)\n", printed).groups()
+        )
+        assert before < after <= 1
+    whole, small = xlj.load(folder), xlj.load(out)
+    assert small.layers == 2 and small.pretrained.sentence == whole.pretrained.sentence
+    cosines = [
+        [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(*pair, strict=True)]
+        for pair in [(whole.encode(["a dog"]), small.encode(["a dog"]))]
+    ]
+    assert cosines[0][0] > 0.5 and not (tmp_path / "small.healing").exists()
+
+
+def test_healing_needs_text_and_sentence_modules(call, checkpoint, corpus, tmp_path):
+    flags = ["trim", f"--checkpoint={checkpoint}", "--layers=0", f"--output={tmp_path}/x", "--heal"]
+    with pytest.raises(ConfigError, match="--heal needs --text"):
+        call(convert.main, *flags)
+    with pytest.raises(ConfigError, match="--checkpoint=.* has no sentence modules"):
+        call(convert.main, *flags, "--text", f"{corpus}/mono/en.txt")
+    assert not [*tmp_path.iterdir()]
