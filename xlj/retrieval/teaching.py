@@ -8,6 +8,7 @@ import numpy as np
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config
+from xlj.data.rows.stored_vectors import StoredVectors
 from xlj.data.rows.vectors import Embed
 from xlj.inference import pretrained
 from xlj.objectives.sentence_distillation.options import Teaching
@@ -36,7 +37,10 @@ def teachers_of(config: Config) -> Callable[[str], Embed]:
             for name, options in config.objectives_on().items()
             if isinstance(options, Teaching) and options.rows == kind
         )
-        source = stored_models.find(options.teacher, f"{options.path(name)}.teacher")
+        key = f"{options.path(name)}.teacher"
+        if StoredVectors.is_path(options.teacher):
+            return StoredVectors(options.teacher, key).embed
+        source = stored_models.find(options.teacher, key)
         embedder = embedder_of(source, options.teacher_prompt)
         how = source.sentence.report() if source.sentence else "mean of the last layer"
         prompt = f", prompt {embedder.prompt!r}" if embedder.prompt else ""

@@ -7,6 +7,7 @@ from xlj.checkpoints.reading import Checkpoint
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config, ConfigError
 from xlj.data.rows.request import hash_json
+from xlj.data.rows.stored_vectors import StoredVectors
 from xlj.objectives.sentence_distillation.loss import mismatch
 from xlj.objectives.sentence_distillation.options import Teaching
 
@@ -51,8 +52,7 @@ def adopt(config: Config, earliest: Checkpoint | None) -> Config:
             continue
         path = active.path(name)
         if (values := _recorded(earliest, name, active)) is None:
-            source = stored_models.find(active.teacher, f"{path}.teacher")
-            values = width_of(source), digest_of(source, active.teacher_prompt)
+            values = _read(active, f"{path}.teacher")
         width, digest = values
         if active.teacher_digest not in ("", digest):
             raise ConfigError(
@@ -68,6 +68,17 @@ def adopt(config: Config, earliest: Checkpoint | None) -> Config:
         options[name] = dataclasses.replace(declared, width=width, teacher_digest=digest)
     objectives = dataclasses.replace(config.objectives, options=options)
     return dataclasses.replace(config, objectives=objectives)
+
+
+def _read(options: Teaching, key: str) -> tuple[int, str]:
+    """Returns the width and the digest of the teacher that the key names."""
+    if not StoredVectors.is_path(options.teacher):
+        source = stored_models.find(options.teacher, key)
+        return width_of(source), digest_of(source, options.teacher_prompt)
+    if options.teacher_prompt:
+        raise ConfigError(f"{key}={options.teacher} is a file of vectors; remove teacher_prompt")
+    stored = StoredVectors(options.teacher, key)
+    return stored.width, stored.digest()
 
 
 def _recorded(earliest: Checkpoint | None, name: str, options: Teaching) -> tuple[int, str] | None:

@@ -11,6 +11,7 @@ from xlj.config import Config, ConfigError, Objectives
 from xlj.data.rows.building import build_rows, embed_text
 from xlj.data.rows.request import request_of
 from xlj.data.rows.store import RowStore
+from xlj.data.rows.stored_vectors import StoredVectors
 from xlj.data.tokenizer.layout import BOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.objectives.sentence_distillation.options import SentenceDistillation, TextDistillation
@@ -132,6 +133,32 @@ def test_rows_depend_on_the_teacher_and_share_its_vectors(own):
         Teacher(),
     )
     assert built(changed, replaced).path != store.path and len(replaced.kinds) == 1
+
+
+def test_a_file_of_vectors_is_a_teacher(tmp_path):
+    stored = np.arange(6, dtype=np.float64).reshape(3, 2)
+    np.save(tmp_path / "v.npy", stored)
+    (tmp_path / "v.txt").write_text("a  dog\na cat\na cat\n")
+    teacher = StoredVectors(f"{tmp_path}/v.npy", "KEY")
+    vectors = teacher.embed(["a cat", "a dog"])
+    assert vectors.dtype == np.float32 and vectors.tolist() == [[2, 3], [0, 1]]
+    assert teacher.width == 2 and StoredVectors.is_path("v.npy") and len(teacher.digest()) == 16
+    with pytest.raises(ConfigError, match="KEY=.*v.txt has no line 'a cow'"):
+        teacher.embed(["a cat", "a cow"])
+    digests = {teacher.digest()}
+    for change in (lambda: np.save(tmp_path / "v.npy", stored + 1),
+                   lambda: (tmp_path / "v.txt").write_text("a\nb\n")):  # fmt: skip
+        change()
+        teacher = StoredVectors(f"{tmp_path}/v.npy", "KEY")
+        digests.add(teacher.digest())
+    assert len(digests) == 3
+    with pytest.raises(ConfigError, match="has 3 vectors, but .*v.txt has 2 lines"):
+        teacher.embed(["a"])
+    np.save(tmp_path / "v.npy", stored[0])
+    with pytest.raises(ConfigError, match=r"the shape \[2\] .*; expected floats"):
+        StoredVectors(f"{tmp_path}/v.npy", "KEY")
+    with pytest.raises(ConfigError, match=r"w.npy does not exist; vectors in NAME.npy need"):
+        StoredVectors(f"{tmp_path}/w.npy", "KEY")
 
 
 def test_wrong_teachers_are_refused(own):

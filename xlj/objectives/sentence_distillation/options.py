@@ -33,7 +33,7 @@ class Teaching(Options):
         "",
         "sentence encoder whose vectors the student learns: a Hugging Face folder, a workdir or a "
         "checkpoint, with any vocabulary and sizes. It computes the vector of each sentence once, "
-        "when rows are built",
+        "when rows are built. Or a file NAME.npy with the vectors of the lines of NAME.txt",
         used_when=_while_embedding,
     )
     teacher_prompt: str = option(
