@@ -48,6 +48,14 @@ def test_the_keys_of_a_teacher_are_set_and_compared(taught, trained, tmp_path):
         parse(taught)
 
 
+@pytest.mark.parametrize("name", ["sentences:teacher,tiny", "adapt:sentences,tiny"])
+def test_recipes_name_a_teacher_and_read_its_sentences(name):
+    config = parse(xlj.recipe(name))
+    on = config.objectives_on()
+    assert set(on) <= {NAME, "text_distillation"} and on[NAME].languages == ("en",)
+    assert all(options.teacher.startswith("checkpoints/") for options in on.values())
+
+
 @pytest.mark.slow
 def test_a_student_of_another_width_learns_resumes_and_is_exported(taught, trained, tmp_path):
     """The stored vectors are equal to the teacher's, the run resumes without the teacher, and the
