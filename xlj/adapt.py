@@ -71,6 +71,24 @@ def _add_flags(parser: Parser) -> None:
         "lines of these files [held-out pairs of --parallel]",
     )
     add(
+        "--output",
+        metavar="DIR",
+        required=True,
+        help="folder for all results: a new folder, or the folder of the adaptation to resume",
+    )
+    add(
+        "--dry_run",
+        action="store_true",
+        help="choose pieces and build rows, then print the plan without training",
+    )
+    _add_sentence_flags(parser)
+    _add_choices(parser)
+
+
+def _add_sentence_flags(parser: Parser) -> None:
+    """Adds the flags for sentence encoders."""
+    add = parser.add_argument
+    add(
         "--sentences",
         action="store_true",
         help="--from is a sentence encoder, which keeps its vectors, modules and prompts: train "
@@ -84,18 +102,6 @@ def _add_flags(parser: Parser) -> None:
         help="with --sentences: text that begins each sentence, such as 'query: ' [the default "
         "prompt of --from]",
     )
-    add(
-        "--output",
-        metavar="DIR",
-        required=True,
-        help="folder for all results: a new folder, or the folder of the adaptation to resume",
-    )
-    add(
-        "--dry_run",
-        action="store_true",
-        help="choose pieces and build rows, then print the plan without training",
-    )
-    _add_choices(parser)
 
 
 def _add_choices(parser: Parser) -> None:

@@ -65,6 +65,10 @@ def main(flags: Namespace) -> None:
     warnings = schedule.make_warnings(Schedule(config, store), store)
     print(report(store, config.data), *notes, *warnings, sep="\n")
     of_text = [f"config.{key}" for key, _ in schema.keys() if key.startswith("data.")]
+    for name, options in config.objectives_on().items():  # the rows contain the teacher's vectors
+        if options.row_kind.teacher:
+            keys = ("teacher", "teacher_prompt", "teacher_digest", "width")
+            of_text += [f"config.{options.path(name)}.{key}" for key in keys]
     for of_run in ("config.data.alpha", "config.data.sampled"):
         of_text.remove(of_run)
     train = command.line("train", flags.arguments, ("runner", "pipeline", *of_text))

@@ -1,5 +1,6 @@
 """Loads the teachers whose sentence vectors are stored with the rows of a run."""
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 
@@ -31,24 +32,27 @@ def teachers_of(config: Config) -> Callable[[str], Embed]:
     The function prints how the teacher computes vectors.
     """
 
-    def load(kind: str) -> Embed:
-        name, options = next(
-            (name, options)
-            for name, options in config.objectives_on().items()
-            if isinstance(options, Teaching) and options.rows == kind
-        )
-        key = f"{options.path(name)}.teacher"
-        if StoredVectors.is_path(options.teacher):
-            return StoredVectors(options.teacher, key).embed
-        source = stored_models.find(options.teacher, key)
-        embedder = embedder_of(source, options.teacher_prompt)
+    @functools.cache
+    def open_teacher(path: str, key: str, prompt: str) -> Embed:
+        if StoredVectors.is_path(path):
+            return StoredVectors(path, key).embed
+        source = stored_models.find(path, key)
+        embedder = embedder_of(source, prompt)
         how = source.sentence.report() if source.sentence else "mean of the last layer"
-        prompt = f", prompt {embedder.prompt!r}" if embedder.prompt else ""
-        print(f"teacher: {options.teacher} ({how}{prompt})", file=sys.stderr, flush=True)
+        begins = f", prompt {embedder.prompt!r}" if embedder.prompt else ""
+        print(f"teacher: {path} ({how}{begins})", file=sys.stderr, flush=True)
 
         def embed(sentences: Sequence[str]) -> np.ndarray:
             return embedder.embed(sentences)[0]
 
         return embed
+
+    def load(kind: str) -> Embed:
+        options = next(
+            options
+            for options in config.objectives_on().values()
+            if isinstance(options, Teaching) and options.rows == kind
+        )
+        return open_teacher(options.teacher, "teacher", options.teacher_prompt)
 
     return load

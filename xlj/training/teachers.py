@@ -37,6 +37,8 @@ def digest_of(source: StoredModel, prompt: str) -> str:
 def adopt(config: Config, earliest: Checkpoint | None) -> Config:
     """Sets the keys `width` and `teacher_digest` of the objectives that distil sentence vectors.
 
+    With `data.rows`, the rows contain the vectors, and no teacher is read.
+
     Args:
       config: has the sizes of the run's model.
       earliest: the earliest checkpoint of a resumed run, whose keys are used if the teacher is the
@@ -48,11 +50,13 @@ def adopt(config: Config, earliest: Checkpoint | None) -> Config:
     """
     options = dict(config.objectives.options)
     for name, active in config.objectives_on().items():
-        if not isinstance(active, Teaching) or config.data.rows:
+        if not isinstance(active, Teaching):
             continue
-        path = active.path(name)
-        if (values := _recorded(earliest, name, active)) is None:
-            values = _read(active, f"{path}.teacher")
+        path, own = active.path(name), active.dense or config.model.hidden
+        if config.data.rows:  # `open_rows` compares the width
+            values = own, active.teacher_digest
+        else:
+            values = _recorded(earliest, name, active) or _read(active, f"{path}.teacher")
         width, digest = values
         if active.teacher_digest not in ("", digest):
             raise ConfigError(
@@ -60,7 +64,6 @@ def adopt(config: Config, earliest: Checkpoint | None) -> Config:
                 f"{path}.teacher_digest={active.teacher_digest}; name the same teacher and prompt, "
                 "or leave the digest empty"
             )
-        own = active.dense or config.model.hidden
         if width != own:
             raise ConfigError(mismatch(path, width, own))
         declared = options[name]

@@ -9,6 +9,7 @@ from decoding import decode
 
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.rows.building import build_rows, embed_text
+from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.request import request_of
 from xlj.data.rows.store import RowStore
 from xlj.data.rows.stored_vectors import StoredVectors
@@ -124,6 +125,15 @@ def test_an_interrupted_computation_resumes_with_equal_vectors(own):
 def test_rows_depend_on_the_teacher_and_share_its_vectors(own):
     config, teacher = own(), Teacher()
     store = built(config, teacher)
+    rows = dataclasses.replace(config.data, rows=str(store.path), vocabulary="")
+    opened, reopened = open_rows(dataclasses.replace(config, data=rows))
+    assert reopened.path == store.path and opened.data.pairs == ("xx-yy",)
+    wide = {
+        name: dataclasses.replace(options, width=7)
+        for name, options in config.objectives.options.items()
+    }
+    with pytest.raises(ConfigError, match="a teacher with 3 dimensions, .* 7; .*dense=3"):
+        open_rows(dataclasses.replace(config, data=rows, objectives=Objectives(options=wide)))
     longer = dataclasses.replace(config, data=dataclasses.replace(config.data, length=62))
     assert built(longer, Teacher(calls=0)).path != store.path  # other rows of the same vectors
     options = dict(config.objectives.options)

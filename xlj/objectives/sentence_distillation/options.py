@@ -16,7 +16,7 @@ SIDES = ("both", "same", "other")
 def _while_embedding(config: Sections, path: str) -> Unused | None:
     """only without `data.rows`, whose rows contain the vectors"""
     if config.data.rows:
-        return Unused("the rows of data.rows contain the teacher's vectors")
+        return Unused("the rows of data.rows contain the teacher's vectors", True)
     return while_on(config, path)
 
 
