@@ -20,6 +20,9 @@ Variants:
 
 - `text`: trains without sentence pairs
 - `tlm`: trains without ranking
+- `sentences`: adds languages to a sentence encoder, as `xlj.adapt --sentences` does. The model
+  before is the teacher: the vectors of both sentences of a pair approach the vector that the
+  teacher has of the sentence in an old language, and text of old languages keeps its vectors
 - `ernie_m`: trains with ERNIE-M's objectives: TLM and CAMLM, and BTMLM from half of the steps on.
   They help most if there is much text and there are few pairs
 - `tiny`: trains from scratch on the embedded corpus
@@ -39,7 +42,23 @@ def ernie_m(config):
     }
 
 
-VARIANTS = {"text": variants.text_only, "tlm": variants.without("retrieval"), "ernie_m": ernie_m}
+def sentences(config):
+    """Replaces all objectives by the distillation of sentence vectors."""
+    variants.without("mmlm", "tlm", "retrieval")(config)
+    config.data.pairs, config.data.parallel = "en-ha,en-yo", "corpus/{pair}.tsv"
+    config.data.languages = "en"
+    config.objectives.sentence_distillation.batch_size = 64
+    config.objectives.text_distillation.batch_size = 32
+    for name in ("sentence_distillation", "text_distillation"):
+        config.objectives[name].teacher = config.init_from
+
+
+VARIANTS = {
+    "text": variants.text_only,
+    "sentences": sentences,
+    "tlm": variants.without("retrieval"),
+    "ernie_m": ernie_m,
+}
 
 
 def get_config(variant=""):

@@ -15,6 +15,13 @@ Variants:
 
 - `translations`: trains on sentence pairs of `data.pairs` and `data.parallel`; each sentence is
   contrasted with all other sentences of the batch
+- `teacher`: trains on the same pairs; the vectors of both sentences of a pair approach the vector
+  that a teacher, another sentence encoder, has of the English sentence. The model and the teacher
+  may have other sizes and vocabularies. `:teacher,tiny` needs a teacher of the same size, such as
+
+    python -m xlj.train --config=configs/sentences.py:translations,tiny --workdir=runs/teacher
+    python -m xlj.train --config=configs/sentences.py:teacher,tiny --workdir=runs/student \
+        --config.objectives.sentence_distillation.teacher=runs/teacher
 - `search`: trains on queries and passages with up to 7 given negatives, prompts, a guard against
   false negatives, and vectors of several sizes (Matryoshka); a step has 16,384 rows
 - `scratch`: trains from random weights a model of 12 layers
@@ -25,16 +32,29 @@ from xlj import config as schema
 from xlj.config import variants
 
 
-def translations(config):
-    """Replaces the examples by sentence pairs."""
+def pairs(config):
+    """Replaces the examples by sentence pairs, without an objective."""
     config.objectives.contrast.batch_size = 0
     config.data.languages = config.data.examples = ""
     config.data.pairs, config.data.parallel = "en-de,en-sw", "corpus/{pair}.tsv"
     config.data.pair_length = "auto"
+    config.evaluation.retrieval.source = "held_out"
+
+
+def translations(config):
+    """Contrasts the sentences of pairs."""
+    pairs(config)
     retrieval = config.objectives.retrieval
     retrieval.batch_size, retrieval.loss, retrieval.layer = 512, "softmax", -2
     retrieval.pooling = "mean"
-    config.evaluation.retrieval.source = "held_out"
+
+
+def teacher(config):
+    """Distils a teacher of English into the sentences of pairs."""
+    pairs(config)
+    distillation = config.objectives.sentence_distillation
+    distillation.batch_size = 512
+    distillation.teacher = "checkpoints/multilingual-e5-small"
 
 
 def search(config):
@@ -54,7 +74,12 @@ def scratch(config):
     config.model.hidden, config.model.heads, config.model.intermediate = 384, 12, 1536
 
 
-VARIANTS = {"translations": translations, "search": search, "scratch": scratch}
+VARIANTS = {
+    "translations": translations,
+    "teacher": teacher,
+    "search": search,
+    "scratch": scratch,
+}
 
 
 def get_config(variant=""):

@@ -270,7 +270,10 @@ def every(tiny):
     contrast = tiny.objectives.contrast
     contrast.negatives, contrast.query_length = 2, 32
     contrast.guard, contrast.dense, contrast.dimensions = True, 24, "8=0.5"
-    tiny.objectives.distillation.teacher = "a checkpoint"
+    for name in ("distillation", "sentence_distillation", "text_distillation"):
+        tiny.objectives[name].teacher = "a checkpoint"
+    for name in ("sentence_distillation", "text_distillation"):  # as `start.adopt_model` sets it
+        tiny.objectives[name].width = tiny.model.hidden
     tiny.objectives.generator.layers = 1
     tiny.model.position_bias = "gated"
     tiny.model.language_embeddings = "predicted"

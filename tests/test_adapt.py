@@ -26,6 +26,8 @@ FLAGS = {
         ({"replay_share": "1"}, "1 must be above 0 and below 1"),
         ({"replay_share": "x"}, "invalid float value: 'x'"),
         ({"pieces": "-1"}, "-1 is below 0"),
+        ({"sentences": "", "replay": None}, "--sentences needs --pairs .*, and --replay"),
+        ({"prompt": "query: "}, "--prompt needs --sentences"),
         ({"from": None}, "required: --from"),
         ({"from": "nothing_here"}, "--from=nothing_here"),
         ({"config": "nothing"}, "there is no such file|no such recipe"),
@@ -34,7 +36,11 @@ FLAGS = {
 )
 def test_wrong_flags_are_refused(call, tmp_path, monkeypatch, changes, match):
     monkeypatch.chdir(tmp_path)
-    flags = [f"--{name}={value}" for name, value in (FLAGS | changes).items() if value is not None]
+    flags = [
+        f"--{name}={value}" if value else f"--{name}"
+        for name, value in (FLAGS | changes).items()
+        if value is not None
+    ]
     with pytest.raises(ConfigError, match=match):
         call(adapt.main, *flags)
     assert not (tmp_path / "out/run").exists()
@@ -54,6 +60,18 @@ def test_flags_set_the_keys_of_the_recipe(call, tmp_path, monkeypatch):
     assert config["data"]["pairs"] == ["en-sw", "de-yo"]
     assert config["data"]["exclude"] == ["more.txt", "test/en-sw.tsv", "test/de-yo.tsv"]
     assert config["evaluation"]["retrieval"]["source"] == ["test/{pair}.tsv"]
+
+
+def test_a_sentence_encoder_is_its_own_teacher(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = [f"--{k}={v}" for k, v in (FLAGS | {"pairs": "en-sw,sw-de", "prompt": "a: "}).items()]
+    printed = call(adapt.main, *flags, "--sentences", "--replay=en", "--check").out
+    objectives = json.loads(printed)["objectives"]
+    on = {n: o for n, o in objectives.items() if isinstance(o, dict) and o.get("batch_size")}
+    assert list(on) == ["sentence_distillation", "text_distillation"]
+    assert on["sentence_distillation"]["languages"] == ["en", "de"]
+    for options in on.values():
+        assert options["teacher"] == "DIR" and options["teacher_prompt"] == "a: "
 
 
 def test_without_pairs_no_objective_reads_pairs(call, tmp_path, monkeypatch):

@@ -7,7 +7,8 @@ The command adds pieces to the vocabulary if the vocabulary splits words of a ne
 pieces. It then trains on text (masked language modelling) and on sentence pairs (TLM and ranking),
 with the recipe configs/adapt.py. It measures the model before and after the training, and writes
 OUTPUT/report.html and OUTPUT/model, a Hugging Face folder. The same command resumes an interrupted
-adaptation. More: docs/adapt.md
+adaptation. With --sentences, the model is a sentence encoder, which keeps its space. More:
+docs/adapt.md
 """
 
 import argparse
@@ -80,7 +81,27 @@ def _add_flags(parser: Parser) -> None:
         action="store_true",
         help="choose pieces and build rows, then print the plan without training",
     )
+    _add_sentence_flags(parser)
     _add_choices(parser)
+
+
+def _add_sentence_flags(parser: Parser) -> None:
+    """Adds the flags for sentence encoders."""
+    add = parser.add_argument
+    add(
+        "--sentences",
+        action="store_true",
+        help="--from is a sentence encoder, which keeps its vectors, modules and prompts: train "
+        "the vectors of --pairs and of the text of --replay towards those of --from, instead of "
+        "masked language modelling; needs --pairs and --replay",
+    )
+    add(
+        "--prompt",
+        metavar="TEXT",
+        default="",
+        help="with --sentences: text that begins each sentence, such as 'query: ' [the default "
+        "prompt of --from]",
+    )
 
 
 def _add_choices(parser: Parser) -> None:
@@ -129,6 +150,13 @@ def _implied(flags: Namespace) -> configs.Implied:
         flags.replay = tuple(name for name in old_languages if _has_text(flags.mono, name))
     if flags.test and not flags.pairs:
         raise ConfigError("--test needs --pairs; set it to the language pairs of the test files")
+    if flags.prompt and not flags.sentences:
+        raise ConfigError("--prompt needs --sentences; remove one of the two")
+    if flags.sentences and not (flags.pairs and flags.replay):
+        raise ConfigError(
+            "--sentences needs --pairs between new and old languages, whose old sentences the "
+            "teacher reads, and --replay: text of old languages, which keeps their vectors"
+        )
     if both := set(flags.replay) & set(flags.languages):
         name = both.pop()
         raise ConfigError(
@@ -144,6 +172,12 @@ def _implied(flags: Namespace) -> configs.Implied:
     }
     if flags.test:
         values["evaluation.retrieval.source"] = flags.test
+    if flags.sentences:
+        old = dict.fromkeys(side for side in sides if side not in flags.languages)
+        values["objectives.sentence_distillation.languages"] = ",".join(old)
+        for name in ("sentence_distillation", "text_distillation"):
+            values[f"objectives.{name}.teacher"] = flags.source
+            values[f"objectives.{name}.teacher_prompt"] = flags.prompt
     tests = [fill(flags.test, {"pair": pair}, "--test") for pair in flags.pairs if flags.test]
 
     def change(config: "ConfigDict") -> None:
@@ -153,7 +187,7 @@ def _implied(flags: Namespace) -> configs.Implied:
         config.data.exclude = ",".join(filter(None, [config.data.exclude, *tests]))
 
     overrides = [f"--config.{key}={value}" for key, value in values.items()]
-    return configs.Implied("adapt", overrides, change)
+    return configs.Implied("adapt:sentences" * flags.sentences or "adapt", overrides, change)
 
 
 def _has_text(templates: str, language: str) -> bool:
@@ -178,7 +212,12 @@ def main(flags: Namespace) -> int:
 
     Preemption.owns_process = flags.is_process
     request = stages.AdaptRequest(
-        flags.languages, flags.replay, flags.replay_share, flags.pieces, flags.steps
+        flags.languages,
+        flags.replay,
+        flags.replay_share,
+        flags.pieces,
+        flags.steps,
+        flags.prompt if flags.sentences else None,
     )
     explicit = [configs.key_of(override) for override in flags.overrides]
     is_finished = stages.adapt(request, flags.config, output, explicit, flags.dry_run)

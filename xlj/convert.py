@@ -20,6 +20,7 @@ from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 from xlj.config.choices import CHARACTERS
 from xlj.config.paths import local_path
+from xlj.io import own_process
 
 SIZES = {
     "layers": "number of layers of the larger model",
@@ -186,6 +187,19 @@ def _trim_flags(parser: Parser) -> None:
         default=(),
         help="layers to keep, counted from 0, separated by commas [all layers]",
     )
+    add(
+        "--heal",
+        action="store_true",
+        help="train the smaller model, a sentence encoder, towards the vectors that the whole "
+        "model has of --text (which must not be test text). The same command resumes",
+    )
+    add(
+        "--minutes",
+        metavar="N",
+        type=float,
+        default=45,
+        help="with --heal: the estimated time of training, at most [45]",
+    )
     add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
 
 
@@ -252,8 +266,8 @@ def _widen_flags(parser: Parser) -> None:
 
 
 @command.entry("convert", __doc__, add)
-def main(flags: Namespace) -> None:
-    """Writes the converted model to a new folder."""
+def main(flags: Namespace) -> int:
+    """Writes the converted model to a new folder; returns 75 if healing was stopped."""
     output = local_path("--output", flags.output).absolute()
     if os.path.lexists(output):
         raise ConfigError(f"--output={flags.output} exists already; name a new folder")
@@ -280,7 +294,8 @@ def main(flags: Namespace) -> None:
             sizes = {name: size for name, size in sizes.items() if size is not None}
             widen(flags.checkpoint, sizes, output, flags.copied)
         elif flags.action == "trim":
-            _trim(flags, output)
+            if not _trim(flags, output):
+                return own_process.CONTINUE
         else:
             if flags.pieces < 1 or not (flags.share is None or 0 < flags.share <= 1):
                 raise ConfigError("--pieces must be at least 1, and --share above 0 and at most 1")
@@ -290,6 +305,7 @@ def main(flags: Namespace) -> None:
             extend_checkpoint(flags.checkpoint, text, pieces, share, output)
     except OSError as error:  # of the output, since errors of inputs are ConfigErrors
         raise ConfigError(f"--output={flags.output} cannot be written: {error}") from None
+    return 0
 
 
 def _export(flags: Namespace, output: Path) -> None:
@@ -310,8 +326,8 @@ def _export(flags: Namespace, output: Path) -> None:
     export(flags.checkpoint, output, flags.layer, flags.pooling or "", graphs=graphs)
 
 
-def _trim(flags: Namespace, output: Path) -> None:
-    """Trims a model.
+def _trim(flags: Namespace, output: Path) -> bool:
+    """Trims a model; returns False if healing was interrupted.
 
     Raises:
       ConfigError: if flags contradict each other.
@@ -329,10 +345,26 @@ def _trim(flags: Namespace, output: Path) -> None:
         raise ConfigError(f"--pieces={flags.pieces}: expected at least 1")
     if not (flags.coverage is None or 0 < flags.coverage <= 1):
         raise ConfigError(f"--coverage={flags.coverage:g}: expected above 0 and at most 1")
+    if flags.heal and not (flags.text and flags.minutes > 0):
+        raise ConfigError("--heal needs --text to train on, and --minutes above 0")
+    from xlj.conversion.importing import print_next
     from xlj.conversion.trimming import Pieces, trim
 
     remaining = Pieces(flags.pieces, flags.coverage, flags.characters or "all")
-    trim(flags.checkpoint, output, flags.text, remaining if by_text else None, flags.layers)
+    pieces = remaining if by_text else None
+    if not flags.heal:
+        trim(flags.checkpoint, output, flags.text, pieces, flags.layers)
+        print_next(output)
+        return True
+    from xlj.adaptation.healing import check_source, heal
+    from xlj.data.text.cleaning import read_texts
+
+    check_source(flags.checkpoint)
+    work = output.with_name(f"{output.name}.healing")
+    if not (work / "trimmed").exists():
+        work.mkdir(exist_ok=True)
+        trim(flags.checkpoint, work / "trimmed", flags.text, pieces, flags.layers)
+    return heal(flags.checkpoint, read_texts(flags.text), work, output, flags.minutes)
 
 
 if __name__ == "__main__":

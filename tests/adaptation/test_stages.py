@@ -11,7 +11,7 @@ import pytest
 
 import xlj
 from xlj import adapt, convert
-from xlj.adaptation import stages
+from xlj.adaptation import sentences, stages
 from xlj.adaptation.pieces import Choice
 from xlj.adaptation.stages import AdaptRequest, Folders
 from xlj.checkpoints import stored_models
@@ -23,8 +23,9 @@ from xlj.data.text.cleaning import line_hashes
 from xlj.evaluation.adaptation_record import FILE, LABELS
 from xlj.evaluation.probes import Files
 from xlj.inference.pretrained import Pretrained
-from xlj.interop.sentence_modules import SentenceModules
+from xlj.interop.sentence_modules import Dense, SentenceModules
 from xlj.retrieval import search
+from xlj.training import metrics
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +170,41 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
     call(adapt.main, *arguments, *SHORT, "--output=out")
     assert json.loads((tmp_path / "out/adaptation.json").read_text()) == record
     assert (tmp_path / "out/model/README.md").read_text() == card
+
+
+@pytest.mark.slow
+def test_a_sentence_encoder_gets_a_language_and_keeps_its_space(
+    call, arguments, folder, tmp_path, monkeypatch
+):
+    """The vectors of the new language approach those of English, and old vectors hardly move."""
+    monkeypatch.setattr(stages, "_HELD_OUT", 12)
+    short = [
+        "--steps=40", "--config.objectives.sentence_distillation.batch_size=16",
+        "--config.objectives.text_distillation.batch_size=16", "--prompt=a ",
+        "--config.optimizer.learning_rate=1e-3", "--sentences", f"--output={tmp_path}/out",
+    ]  # fmt: skip
+    plan = call(adapt.main, *arguments, *short, "--dry_run").out
+    assert "the teacher is --from" in plan and "warning: without --replay" not in plan
+    assert re.search(r"\ntaught_text.en ", plan) and "taught_text.sw" not in plan
+    printed = call(adapt.main, *arguments, *short).out
+    assert "accuracy@1" in printed
+    trained = stored_models.find(tmp_path / "out/run").checkpoint.config()
+    for name in ("sentence_distillation", "text_distillation"):
+        own = trained["objectives"][name]
+        assert (own["loss"], own["pooling"], own["prompt"]) == ("squared", "mean", "a ")
+    lines = metrics.read(tmp_path / "out/run")
+    first, last = lines[0], [line for line in lines if "eval/text_distillation/loss" in line][-1]
+    key = "eval/sentence_distillation/loss"
+    assert last[key] < 0.9 * first[key]
+    before, after = xlj.load(folder), xlj.load(tmp_path / "out/model")
+    assert after.pretrained.sentence == before.pretrained.sentence
+    record = json.loads((tmp_path / "out/adaptation.json").read_text())
+    assert record["after"]["accuracy_percent"].keys() == {"en-sw"}
+    with pytest.raises(ConfigError, match="has no sentence modules, so it is no sentence encoder"):
+        sentences.through_modules(SimpleNamespace(folder="x", sentence=None))
+    dense = SentenceModules(steps=(Dense(2, 3, "Tanh"),))
+    with pytest.raises(ConfigError, match=r"Dense 2 to 3 \(Tanh\); vectors can be distilled"):
+        sentences.through_modules(SimpleNamespace(folder="x", sentence=dense))
 
 
 def test_an_output_folder_with_other_files_is_refused(call, arguments, folder, tmp_path):

@@ -322,6 +322,21 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"max_examples": 2, "pooling": "mean"},
         {"hidden": HIDDEN, "tokens": TOKENS},
     ),
+    contrast_head.encode: (
+        {
+            "params": PARAMS,
+            "model": MODEL,
+            "slots": 2,
+            "layer": -2,
+            "pooling": "mean",
+            "dense": 0,
+        },
+        {"rows": ROWS, "rngs": keys(R)},
+    ),
+    objective.with_gradient: (
+        {},
+        {"values": f32(R), "gradients": f32(R, 2, H), "outputs": f32(R, 2, H)},
+    ),
     contrast_head.normalise: ({}, {"vectors": f32(R, H)}),
     contrast.batch_gradients: (
         {"options": Retrieval()},

@@ -101,7 +101,7 @@ def pooled(params, model, rows, options, languages):
         else:
             mean = hidden[bitext.is_word(ids) if options.pooling == "text" else real].mean(0)
         if options.dense:
-            mean = mean @ params[contrast.HEAD]["0"]["kernel"]
+            mean = mean @ params["sentence"]["0"]["kernel"]
         return mean / np.sqrt(mean @ mean)
 
     def of_field(tokens, slots):

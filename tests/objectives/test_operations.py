@@ -79,6 +79,14 @@ CASES = {
     "distillation": (
         "distillation", {"teacher": "a checkpoint"}, of_rows(reference.distillation),
     ),
+    "sentence_distillation": (
+        "sentence_distillation", {"width": 24, "dense": 24, "layer": 1},
+        of_rows(reference.sentence_distillation, 2, PAIRS, 1, 24, length=LENGTH // 2),
+    ),
+    "text_distillation": (
+        "text_distillation", {"width": 32, "layer": 1},
+        of_rows(reference.sentence_distillation, 1, 0, 1, 0),
+    ),
 }  # fmt: skip
 """By name: the objective, its options, and the formula of its operations."""
 

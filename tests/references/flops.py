@@ -101,6 +101,12 @@ def distillation(model, rows, length):
     return (3 + 1) * layers(model, model.layers, rows, length)
 
 
+def sentence_distillation(model, rows, length, sides, examples, layer, dense):
+    """The teacher's vectors are fields of the rows."""
+    head = product(rows * sides * examples, model.hidden, dense)
+    return 3 * (layers(model, layer, rows * sides, length) + head)
+
+
 def supervised(model, rows, length, labels):
     head = product(rows * length, model.hidden, labels)
     return 3 * (layers(model, model.layers, rows, length) + head)

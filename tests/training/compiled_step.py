@@ -33,8 +33,10 @@ def config_of(count, fsdp, gather, parts, names):
     model.positions, model.remat = 66, "all"
     if {"mrtd", "trtd"} & set(names):
         config.objectives.generator.layers = 1
-    if "distillation" in names:
-        config.objectives.distillation.teacher = "a checkpoint"
+    for name in {"distillation", "sentence_distillation", "text_distillation"} & set(names):
+        config.objectives[name].teacher = "a checkpoint"
+    for name in {"sentence_distillation", "text_distillation"} & set(names):
+        config.objectives[name].width = model.hidden
     if "btmlm" in names:
         model.language_embeddings = "predicted"
     model.position_bias = "gated"

@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
+from xlj import config as schema
 from xlj.config import parse
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import prepare_rows
@@ -15,7 +16,8 @@ from xlj.training import loop, metrics, start
 @pytest.mark.extra
 def test_a_run_replaces_damaged_rows_by_padding_and_stays_finite(every, tmp_path, capsys, devices):
     devices(1)
-    every.objectives.distillation.batch_size, every.objectives.distillation.teacher = 0, ""
+    for name in ("distillation", "sentence_distillation", "text_distillation"):
+        every.objectives[name] = schema.default().objectives[name]
     every.train.steps = every.train.eval_every = every.train.log_every = 1
     every.train.eval_rows, every.data.damaged_rows = 0, "pad"
     original = prepare_rows(parse(every))

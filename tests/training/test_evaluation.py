@@ -32,6 +32,8 @@ OTHER_LOSSES = {
     "contrast_shared",
     "contrast_guarded",
     "distillation",
+    "sentence_distillation",
+    "text_distillation",
     "word_hmm",
     "word_hmm_normaliser",
 }

@@ -233,7 +233,7 @@ def keep_only(every, *names):
         every.objectives.distillation.teacher = ""
     if not {"mrtd", "trtd"} & set(names):
         every.objectives.generator = schema.default().objectives.generator
-    for name in {"xlco", "contrast"} - set(names):
+    for name in {"xlco", "contrast", "sentence_distillation", "text_distillation"} - set(names):
         every.objectives[name] = schema.default().objectives[name]
     if "contrast" not in names:
         every.data.examples, every.data.passage_length = "", schema.default().data.passage_length
@@ -245,6 +245,12 @@ ENDS = ("", "_tlm", "_align", "_generator", "_discriminator")
 HALVES = [sorted(registered())[0::2], sorted(registered())[1::2]]
 
 
+def vectors_of(width, sentences):
+    """Returns a teacher's vectors, which depend on the lengths of the sentences."""
+    lengths = np.array([[len(sentence)] for sentence in sentences])
+    return np.sin(lengths * np.arange(1, width + 1)).astype(np.float32)
+
+
 @pytest.mark.extra
 @pytest.mark.usefixtures("free_memory")
 @pytest.mark.parametrize(
@@ -254,11 +260,11 @@ def test_every_objective_is_the_same_on_a_mesh_and_under_accumulation(every, nam
     """Two steps with many objectives, so that queues and momentum encoders are read too."""
     keep_only(every, *names)
     every.model.layers, every.optimizer.learning_rate = 1, 1e-4
-    store = prepare_rows(parse(every))
+    store = prepare_rows(parse(every), teach=lambda kind: partial(vectors_of, every.model.hidden))
     single = run(parse(every), store)
     losses = single[-1].progress.losses
     assert {loss.removesuffix(end) for loss in losses for end in ENDS} >= set(names)
-    assert len(losses) == {HALVES[0][0]: 11, HALVES[1][0]: 7}[names[0]]
+    assert len(losses) == {HALVES[0][0]: 12, HALVES[1][0]: 8}[names[0]]
     assert set(single[-1].objectives) == {"xlco", "distillation"} & set(names)
     every.mesh.replica, every.mesh.fsdp, every.mesh.gather = 2, 4, gather
     every.train.gradient_accumulation_steps = 2

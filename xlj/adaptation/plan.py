@@ -198,7 +198,9 @@ def give_advice(
     lines = []
     of_text = {task.name.partition(".")[2]: task for task in store.tasks(_TEXT)}
     for name in new:
-        task = of_text[name]
+        task = of_text.get(name)
+        if task is None:  # a sentence encoder trains on pairs of the language
+            continue
         assert task.text is not None
         sentences = task.text.sentences
         if name in counts and (words := counts[name].words) < _ENOUGH_WORDS:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from xlj.adaptation import pieces, plan
+from xlj.adaptation import pieces, plan, sentences
 from xlj.adaptation.pieces import Choice
 from xlj.api import runs
 from xlj.checkpoints import reading, stored_models
@@ -38,6 +38,7 @@ from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.io.processes import in_child
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.retrieval.teaching import teachers_of
 from xlj.sharding import meshes
 from xlj.sharding.trees import nested
 from xlj.tools.reporting import runs as reported_runs
@@ -63,6 +64,8 @@ class AdaptRequest(NamedTuple):
       replay_share: the share of `replay` in the text that is drawn, above 0 and below 1.
       pieces: the number of pieces for each new language; None for `pieces.choose` to choose it.
       steps: the number of training steps; None for `plan.choose_steps` to choose it.
+      prompt: text that begins each sentence of a sentence encoder that keeps its vectors; empty for
+        its default prompt. None to adapt by masked language modelling.
     """
 
     languages: tuple[str, ...]
@@ -70,6 +73,7 @@ class AdaptRequest(NamedTuple):
     replay_share: float
     pieces: int | None
     steps: int | None
+    prompt: str | None = None
 
     def as_json(self, source: StoredModel, config: Config) -> Record:
         """Returns the options that determine the new pieces and the measures before and after.
@@ -84,6 +88,7 @@ class AdaptRequest(NamedTuple):
             "replay": list(self.replay),
             "replay_share": self.replay_share,
             "pieces": self.pieces,
+            "prompt": self.prompt,
         }
 
 
@@ -156,10 +161,13 @@ def adapt(
         samples = _sample(config, source.vocabulary())
         text = _test_text(config, request, samples, files)
         config = _with_layer_of_modules(source, config)
+        if request.prompt is not None:
+            config = sentences.configure(config, source, request, explicit)
         adapted_from, choices = _with_pieces(request, source, samples, folders, progress)
         config = dataclasses.replace(config, init_from=str(adapted_from.folder))
         config, _ = start.adopt_vocabulary(config, adapted_from, None)
-        store = prepare_rows(config, vocabulary=adapted_from.vocabulary())
+        vocabulary = adapted_from.vocabulary()
+        store = prepare_rows(config, vocabulary=vocabulary, teach=teachers_of(config))
         config = _planned(config, store, request, explicit)
         _check_run(folders, config)
         if dry_run:  # without dry_run, the training run prints the report
@@ -306,7 +314,7 @@ def _test_text(
         if len(sample.held_out) == 2
     }
     pairs = {name: sides for name, sides in pairs.items() if len(sides[0]) > 1}
-    return TestText(lines, pairs, config.evaluation.retrieval.layer)
+    return TestText(lines, pairs, config.evaluation.retrieval.layer, request.prompt or None)
 
 
 def _distinct(columns: tuple[list[str], ...]) -> tuple[list[str], list[str]]:
@@ -354,7 +362,7 @@ def _planned(
 ) -> Config:
     """Returns the config with the shares of languages and the number of steps. Values that the user
     set are kept."""
-    if "data.sampled" not in explicit:
+    if "data.sampled" not in explicit and request.prompt is None:
         names = plan.choose_sampled(
             store, config, request.languages, request.replay, request.replay_share
         )
@@ -393,9 +401,11 @@ def _print_plan(
     for each in choices:
         more = "more " if each.pieces else ""
         print(f"no {more}pieces for {each.language}: {each.reason}")
-    if not any(name.startswith(word_loss.HEAD) for name in source.leaves):
+    if source.sentence and request.prompt is not None:
+        print(f"sentence vectors: {source.sentence.report()}; the teacher is --from")
+    elif not any(name.startswith(word_loss.HEAD) for name in source.leaves):
         print("the model has no head for masked words: the training starts with a new one")
-    if source.sentence and config.data.pairs:
+    if source.sentence and request.prompt is None and config.data.pairs:
         print(
             f"sentence vectors: the modules of --from ({source.sentence.report()}); ranking trains "
             f"the mean of layer {config.objectives.retrieval.layer}"
@@ -414,8 +424,9 @@ def _print_plan(
             "which it knows; name those that matter with --replay"
         )
     print("", *plan.format_table(config, store), sep="\n")
-    times = plan.count_passes(config, store, request.languages)
-    print(f"\npasses over the text of the new languages: {times:.1f}")
+    if request.prompt is None:
+        times = plan.count_passes(config, store, request.languages)
+        print(f"\npasses over the text of the new languages: {times:.1f}")
     cost = plan.estimate_cost(config, store)
     print(f"cost: {cost}")
     advice = plan.give_advice(counts, store, config, request.languages, cost.parameters)

@@ -19,6 +19,7 @@ from xlj.evaluation import probes
 from xlj.finetuning import task_runs
 from xlj.io import atomic, own_process
 from xlj.io.storage import AnyPath
+from xlj.retrieval.teaching import teachers_of
 from xlj.sharding import devices
 from xlj.tools.reporting import runs as reported_runs
 from xlj.tools.reporting.page import page
@@ -103,7 +104,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
     files = probes.read_files(config)
     with _lock(workdir):
         hosts.check_shared(workdir, "workdir")
-        start = prepare(config, workdir, store)
+        start = prepare(config, workdir, store, teach=teachers_of(config))
         if jax.process_index() == 0:
             warnings = schedule.make_warnings(start.schedule, start.store)
             print(report(start.store, config.data), *warnings, "", sep="\n", flush=True)
@@ -129,7 +130,7 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
     workdir = resolve("workdir", workdir)
     config = adopt_model(revisions.pin(config, workdir), workdir)
     with _lock(workdir):
-        start = prepare(config, workdir)
+        start = prepare(config, workdir, teach=teachers_of(config))
         if jax.process_index():
             return
         warnings = schedule.make_warnings(start.schedule, start.store)

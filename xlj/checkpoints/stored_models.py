@@ -214,10 +214,10 @@ def _read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
     if options is None:
         return None
     prompts = {
-        role: options.get(key, "")
+        role: options.get(key) or options.get("prompt", "")
         for role, key in (("query", "query_prompt"), ("document", "passage_prompt"))
     }
-    sizes = [int(entry.partition("=")[0]) for entry in options["dimensions"]]
+    sizes = [int(entry.partition("=")[0]) for entry in options.get("dimensions", ())]
     return sentence_modules.trained(
         sentence_modules.pooling_only(model.positions - FIRST_POSITION, options["pooling"]),
         model.hidden,

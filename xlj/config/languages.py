@@ -67,6 +67,11 @@ def matching(code: str, codes: Iterable[str]) -> list[str]:
     return equal or [each for each in codes if all(map(operator.eq, parts, _parts_of(each)))]
 
 
+def matches_any(names: Iterable[str], code: str) -> bool:
+    """Whether a code means the same as one of the codes `names` (`matching`)."""
+    return any(matching(name, [code]) for name in names)
+
+
 def _parts_of(code: str) -> list[str]:
     language, *others = re.split("[-_]", code.lower())
     return [_TWO_LETTERS.get(language, language), *others]

@@ -26,6 +26,8 @@ OBJECTIVES = {
     "retrieval": "xlj.objectives.contrast.options:Retrieval",
     "contrast": "xlj.objectives.contrast.options:Contrast",
     "distillation": "xlj.objectives.distillation.options:Distillation",
+    "sentence_distillation": "xlj.objectives.sentence_distillation.options:SentenceDistillation",
+    "text_distillation": "xlj.objectives.sentence_distillation.options:TextDistillation",
     "word_hmm": "xlj.objectives.word_hmm.options:WordHMM",
 }
 """xlj's objectives by name, in the order of the schema: `module:class`, where the class is a

@@ -15,6 +15,8 @@ KINDS = {
     "pairs": "xlj.data.rows.kinds.pairs:Pairs",
     "bitext": "xlj.data.rows.kinds.bitext:Bitext",
     "examples": "xlj.data.rows.kinds.examples:Examples",
+    "taught_pairs": "xlj.data.rows.kinds.taught:TaughtPairs",
+    "taught_text": "xlj.data.rows.kinds.taught:TaughtText",
 }
 """Kinds of rows by name: `module:function`, where the function takes no arguments and returns a
 `data.rows.row_kind.RowKind`. The options of an objective name a user's kind in the same form. The

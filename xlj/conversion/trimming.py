@@ -15,7 +15,7 @@ from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, Model
 from xlj.config.checks import check_model
 from xlj.conversion.extending import resize
-from xlj.conversion.importing import print_next, store
+from xlj.conversion.importing import store
 from xlj.data.rows.report import align_columns
 from xlj.data.text.cleaning import read_texts
 from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
@@ -27,7 +27,7 @@ from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.vector_loss import cosines_of
 from xlj.sharding.trees import Params, named_leaves, nested
 
-_TEST_EVERY = 10
+TEST_EVERY = 10
 """Every tenth line of a text is not counted, so that the changes of new text can be measured."""
 
 _MAX_VECTORS = 100
@@ -66,9 +66,9 @@ def trim(
     texts = read_texts(text)
     source = stored_models.find(checkpoint, "--checkpoint")
     model = select_options(source.model, layers) if layers else source.model
-    tests = {name: lines[::_TEST_EVERY] for name, lines in texts.items()}
+    tests = {name: lines[::TEST_EVERY] for name, lines in texts.items()}
     counted = {
-        name: [line for i, line in enumerate(lines) if i % _TEST_EVERY] or lines
+        name: [line for i, line in enumerate(lines) if i % TEST_EVERY] or lines
         for name, lines in texts.items()
     }
     old = source.vocabulary()
@@ -82,7 +82,6 @@ def trim(
     if texts:
         _print_changes(before, after, tests)
     store(output, source, params, model, new)
-    print_next(output)
 
 
 def select_options(model: Model, layers: Sequence[int]) -> Model:
@@ -171,7 +170,7 @@ def _print_changes(
 ) -> None:
     """Prints a table of what changes for lines that did not determine the pieces."""
     some = [line for lines in tests.values() for line in lines[:_MAX_VECTORS]]
-    cosines = iter(cosines_of(*(_embedder(each).embed(some)[0] for each in (before, after))))
+    cosines = iter(cosines_of(*(embedder_of(each).embed(some)[0] for each in (before, after))))
     head = [
         "lines",
         "pieces per word",
@@ -197,13 +196,18 @@ def _print_changes(
             ]
         )
     print(
-        f"changes in every {_TEST_EVERY}th line, which is not counted to choose pieces. Cosine: "
+        f"changes in every {TEST_EVERY}th line, which is not counted to choose pieces. Cosine: "
         f"of sentence\nvectors before and after, of the first {_MAX_VECTORS} of these lines"
     )
     print("\n".join(align_columns(rows)))
 
 
-def _embedder(model: Pretrained) -> Embedder:
+def measured_lines(lines: Sequence[str]) -> list[str]:
+    """Returns the lines of a text whose vectors are compared; the pieces do not depend on them."""
+    return list(lines[::TEST_EVERY][:_MAX_VECTORS])
+
+
+def embedder_of(model: Pretrained) -> Embedder:
     """Returns an embedder by the model's sentence modules, else by the mean of the last layer."""
     return Embedder(model) if model.sentence else Embedder(model, [model.model.layers])
 

@@ -434,11 +434,19 @@ def _read_held_out(config: Config, store: RowStore) -> dict[str, Sides]:
     """Returns the held-out sentence pairs of each language pair with at least two of them; empty if
     the config does not evaluate on them."""
     options = config.evaluation.retrieval
-    if HELD_OUT not in options.source or not {"pairs", "bitext"} & set(config.row_kinds()):
+    if HELD_OUT not in options.source or not {*_PAIRS} & {*_kinds_of(config)}:
         return {}
     pairs = options.pairs or config.data.pairs
     read_files = {pair: read_held_out_pairs(store, pair, options.sentences) for pair in pairs}
     return {pair: sides for pair, sides in read_files.items() if len(sides[0].lengths) > 1}
+
+
+_PAIRS = ("pairs", "bitext", "taught_pairs")
+"""The kinds of rows of sentence pairs."""
+
+
+def _kinds_of(config: Config) -> list[str]:
+    return [options.rows_name for options in config.objectives_on().values()]
 
 
 def read_held_out_pairs(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
@@ -456,7 +464,7 @@ def read_held_out_pairs(store: RowStore, pair: str, count: int) -> tuple[Ragged,
       The first and the second sentences of 0 to `count` pairs, as token ids without special tokens.
     """
     names = {task.name for task in store.manifest.tasks}
-    name = next(name for name in (f"pairs.{pair}", f"bitext.{pair}") if name in names)
+    name = next(name for kind in _PAIRS if (name := f"{kind}.{pair}") in names)
     rows = store.task(name).held_out.rows
     kind = name.partition(".")[0]
     first, second = row_kinds.load(kind).unpack(store.read(name, "held_out", np.arange(rows)))

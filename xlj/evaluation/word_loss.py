@@ -239,11 +239,13 @@ class TestText:
       pairs: (source sentences, target sentences) by language pair.
       layer: the layer of the sentence vectors; -1 for the vectors of the model's sentence modules
         or, without modules, for the layer at two thirds of the depth.
+      prompt: text that begins each sentence whose vector is computed; None for the default.
     """
 
     lines: Mapping[str, list[str]]
     pairs: Mapping[str, tuple[list[str], list[str]]]
     layer: int
+    prompt: str | None = None
 
 
 def measure_text(pretrained: Pretrained, text: TestText) -> Scores:
@@ -262,7 +264,8 @@ def measure_text(pretrained: Pretrained, text: TestText) -> Scores:
             losses = measure(pretrained, text.lines, bar.update)
         scores["nats_per_character"] = {name: loss.per_character for name, loss in losses.items()}
     is_default = text.layer == -1
-    embedder = Embedder(pretrained) if is_default else Embedder(pretrained, [text.layer], "mean")
+    layers, pooling = ((), None) if is_default else ((text.layer,), "mean")
+    embedder = Embedder(pretrained, layers, pooling, prompt_text=text.prompt)
     total = sum(len(side) for sides in text.pairs.values() for side in sides)
     with tqdm(desc="embedding", total=total, unit=" sentences", disable=None, leave=False) as bar:
         for pair, sides in text.pairs.items():

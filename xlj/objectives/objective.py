@@ -116,6 +116,12 @@ def with_gradient(values: jax.Array, gradients: jax.Array, outputs: jax.Array) -
       gradients: the gradient at each output, in the shape of `outputs`.
       outputs: float32 [rows, ...], of the present parameters.
     """
+    check(
+        "with_gradient",
+        values=("float [rows]", values),
+        gradients=("float [rows, outputs...]", gradients),
+        outputs=("float [rows, outputs...]", outputs),
+    )
     linear = (gradients * outputs).reshape(len(values), -1).sum(1)
     return values + linear - jax.lax.stop_gradient(linear)
 

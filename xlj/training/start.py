@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import jax
@@ -17,13 +17,14 @@ from xlj.config.sections import KEYS_OF_RUN
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
 from xlj.data.rows.request import request_of
 from xlj.data.rows.store import RowStore
+from xlj.data.rows.vectors import Embed
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
 from xlj.io import atomic, storage
 from xlj.io.storage import AnyPath
 from xlj.models.attention import choosing
 from xlj.sharding import devices, meshes
-from xlj.training import duration_steps, memory, transfer
+from xlj.training import duration_steps, memory, teachers, transfer
 from xlj.training.schedule import Schedule
 
 
@@ -72,6 +73,7 @@ def prepare(
     store: RowStore | None = None,
     source: StoredModel | None = None,
     is_claimed: bool = False,
+    teach: Callable[[str], Embed] | None = None,
 ) -> Start:
     """Prepares a run of pretraining or fine-tuning.
 
@@ -87,6 +89,7 @@ def prepare(
         rows must have the vocabulary of this model.
       is_claimed: True if the caller has checked that the run in the workdir began with `source`.
         The path in `init_from` may then differ from the path in the checkpoint.
+      teach: an argument of `prepare_rows`.
 
     Raises:
       ConfigError: if mesh, memory, text, rows, vocabulary, a model or a checkpoint does not fit the
@@ -121,7 +124,8 @@ def prepare(
     attention = _choose_attention(config, sizes, mesh)
     memory.check_fits(config, sizes, mesh)
     if store is None:
-        store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
+        processes = jax.process_count()
+        store = prepare_rows(config, processes=processes, vocabulary=vocabulary, teach=teach)
     config = _checked_with_rows(config, latest, store)
     return Start(
         config=config,
@@ -139,19 +143,26 @@ def prepare(
 def adopt_model(config: Config, workdir: AnyPath | None = None) -> Config:
     """Replaces the config's section `model` by the section of the model that `init_from` names.
 
-    With `transfer.model=config`, nothing is replaced. The keys in `KEYS_OF_RUN` keep the values of
-    the config. A resumed run gets the section of its earliest checkpoint, since
+    With `transfer.model=config`, the section is not replaced. The keys in `KEYS_OF_RUN` keep the
+    values of the config. A resumed run gets the section of its earliest checkpoint, since
     `train.damaged_checkpoint=before` may move later checkpoints away.
+
+    Also sets the keys that describe the teachers of sentence vectors (`teachers.adopt`).
 
     Args:
       workdir: of the run, to find its checkpoints; None for a new run.
 
     Raises:
-      ConfigError: if the model does not exist or does not fit the config.
+      ConfigError: if the model or a teacher does not exist or does not fit the config.
     """
+    earliest = reading.earliest(workdir) if workdir is not None else None
+    return teachers.adopt(_adopt_sizes(config, earliest), earliest)
+
+
+def _adopt_sizes(config: Config, earliest: Checkpoint | None) -> Config:
+    """Replaces the section `model` (`adopt_model`)."""
     if config.transfer.model == "config":
         return config
-    earliest = reading.earliest(workdir) if workdir is not None else None
     if earliest is None:
         model = stored_models.find(config.init_from, "init_from").model
     else:

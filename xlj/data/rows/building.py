@@ -7,9 +7,10 @@ unit of text each (`data.unit_bytes`), and pack it into rows.
 `sample_text` samples training and held-out text of a language or pair in the same way.
 """
 
+import functools
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from xlj.data.rows.request import RowsRequest
 from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import MANIFEST, VOCABULARY, Manifest, TaskRows
 from xlj.data.rows.units import BuildUnit, Plan
+from xlj.data.rows.vectors import Embed
 from xlj.data.rows.workers import RunJobs
 from xlj.data.text import held_out
 from xlj.data.text.cleaning import BLANK
@@ -124,6 +126,38 @@ def build_rows(request: RowsRequest, runner: str = "", arguments: Sequence[str] 
     return request.folder
 
 
+def embed_text(request: RowsRequest, teach: Callable[[str], Embed]) -> None:
+    """Computes the teachers' vectors of the text of a request, unless they exist.
+
+    Args:
+      teach: loads the teacher of a kind of rows. It is called only if vectors are missing.
+
+    Raises:
+      ConfigError: if the text cannot be read or is not in the language of a teacher, or a teacher
+        cannot be loaded.
+    """
+    missing = [
+        (task, kind, vectors)
+        for task in request.tasks
+        for kind, vectors in request.vectors(task).items()
+        if not vectors.is_finished
+    ]
+    if not missing:
+        return
+    with _lock_cache(request):
+        texts = {text.task.name: text for text in prepasses.texts_of(request)}
+        loaded = functools.cache(teach)
+        for task, kind, vectors in missing:
+            vectors.folder.mkdir(parents=True, exist_ok=True)
+            text, sentences = texts[task.name], 0
+            embed, name = loaded(kind), task.name.partition(".")[2]
+            print(f"embedding the text of {name} with the teacher", file=sys.stderr, flush=True)
+            for index, unit in enumerate(text.units):
+                for number, chunk in enumerate(UnitReader(unit, index, text.reading).chunks()):
+                    sentences += vectors.embed(index, number, chunk, embed)
+            vectors.finish(sentences)
+
+
 def measure_pairs(request: RowsRequest, runner: str = "", arguments: Sequence[str] = ()) -> None:
     """Counts how many sentence pairs have each length in tokens; writes `request.lengths_file`.
 
@@ -206,6 +240,7 @@ def _build(
             text.reading,
             tuple(rules[name] for name in text.task.languages),
             request.folder / VOCABULARY,
+            request.vectors(text.task),
         )
         missing = [
             [not shards.has_shard(shard) for shard in range(shards.count)]

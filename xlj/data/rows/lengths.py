@@ -11,7 +11,7 @@ from xlj.config import row_kinds
 from xlj.data.rows import packing
 from xlj.data.rows.prepasses import Text
 from xlj.data.rows.request import SAMPLED_UNITS, RowsRequest
-from xlj.data.rows.units import UnitJob
+from xlj.data.rows.units import UnitJob, encode_columns
 from xlj.data.rows.workers import RunJobs
 from xlj.data.text.text_tasks import Unit
 from xlj.data.text.text_units import ReadOptions, UnitReader
@@ -99,12 +99,12 @@ class _MeasureUnit(UnitJob):
         vocabulary, pairs = Vocabulary.load(self.vocabulary), 0
         counts: dict[str, Counter[str]] = {kind: Counter() for kind in self.kinds}
         for chunk in UnitReader(self.unit, self.index, self.reading).chunks():
-            columns = [vocabulary.encode(column) for column in chunk.columns]
-            has_tokens = np.all([column.lengths > 0 for column in columns], axis=0)
-            for kind, count in counts.items():
-                tokens = row_kinds.load(kind).row_tokens(columns)[has_tokens]
-                count.update(packing.histogram(tokens))
-            pairs += len(has_tokens)
+            for name, count in counts.items():
+                kind = row_kinds.load(name)
+                columns = encode_columns(kind, chunk.columns, vocabulary.encode)
+                has_tokens = np.all([column.lengths > 0 for column in columns], axis=0)
+                count.update(packing.histogram(kind.row_tokens(columns)[has_tokens]))
+            pairs += len(chunk.columns[0])
             if pairs >= _MAX_UNIT_PAIRS:
                 break
         atomic.write(self.file, json.dumps(counts).encode())

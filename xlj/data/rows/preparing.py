@@ -2,16 +2,17 @@
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlj.config import Config, ConfigError, row_kinds
 from xlj.config.checks import check_languages, check_phases
-from xlj.data.rows.building import build_rows, measure_pairs
+from xlj.data.rows.building import build_rows, embed_text, measure_pairs
 from xlj.data.rows.draws import sampling_rates
 from xlj.data.rows.lengths import auto_length
 from xlj.data.rows.request import RowsRequest, request_of
 from xlj.data.rows.store import RowStore, RowStoreError, TaskRows
+from xlj.data.rows.vectors import Embed
 from xlj.data.text import seqio_tasks
 from xlj.data.text.seqio_tasks import seqio_name
 from xlj.data.text.text_tasks import describe_unused_files
@@ -56,11 +57,13 @@ def prepare_rows(
     arguments: Sequence[str] = (),
     processes: int = 1,
     vocabulary: Vocabulary | None = None,
+    teach: Callable[[str], Embed] | None = None,
 ) -> RowStore:
     """Returns the row store of a config.
 
     If the config sets `data.rows`, opens these rows. Otherwise opens the rows in `data.cache`. If
     rows are missing, first builds them from text, in a child process (`processes.in_child`).
+    Before, the teachers of the config embed their text in this process, which has the devices.
 
     Args:
       config: the config.
@@ -69,6 +72,8 @@ def prepare_rows(
       processes: the number of processes that call this function. If it is more than 1, no process
         builds rows.
       vocabulary: the vocabulary of `data.vocabulary`, if it is already loaded.
+      teach: loads the teacher of a kind of rows (`RowKind.teacher`). None if the caller cannot; the
+        teacher's vectors must then exist.
 
     Raises:
       ConfigError: if the config or its text is invalid, if the rows of `data.rows` are damaged or
@@ -84,7 +89,15 @@ def prepare_rows(
     _refuse_several_processes(config, processes)
     for description in describe_unused_files(config.data, request.tasks):
         print(description, file=sys.stderr)
+    embed_text(request, teach or _no_teacher)
     return RowStore(in_child("building rows", build_rows, request, runner, tuple(arguments)))
+
+
+def _no_teacher(kind: str) -> Embed:
+    raise ConfigError(
+        "the rows need a teacher's vectors, which are not computed yet; run python -m xlj.prepare "
+        "with this config"
+    )
 
 
 def with_pair_length(
@@ -201,6 +214,13 @@ def _open_fitting(config: Config) -> RowStore:
             raise ConfigError(
                 f"data.rows={data.rows} has rows of kind {kinds}, but none of kind {kind}, which "
                 f"objectives.{name} reads; prepare rows with this config (python -m xlj.prepare)"
+            )
+        teacher, width = options.row_kind.teacher, tasks[0].fields[-1].shape[-1]
+        if teacher is not None and teacher.width != width:
+            raise ConfigError(
+                f"data.rows={data.rows} has vectors of a teacher with {width} dimensions, but "
+                f"those of the model have {teacher.width}; set objectives.{name}.dense={width}, "
+                "which adds a linear layer"
             )
         if (longest := max(task.length for task in tasks)) > max_length:
             raise ConfigError(

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlj.config import Config, ConfigError, Data, row_kinds
+from xlj.data.rows import vectors
 from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import FORMAT, MANIFEST, RowStore, RowStoreError
+from xlj.data.rows.vectors import TextVectors
 from xlj.data.text import text_units
 from xlj.data.text.cleaning import CLEANING
 from xlj.data.text.sources import module_digest
@@ -26,7 +28,7 @@ SAMPLED_UNITS = 16
 """Maximum number of units that prepasses sample: of each language to train a vocabulary, and of
 each language pair to choose a row length. A unit is the part of a text that one process reads."""
 
-PREPASS_FOLDERS = ("companions", "duplicates", "excluded", "lengths", "vocabularies")
+PREPASS_FOLDERS = ("companions", "duplicates", "excluded", "lengths", "vectors", "vocabularies")
 """Subfolders of the cache with the results of prepasses."""
 
 
@@ -149,6 +151,26 @@ class RowsRequest:
         }
         folder = self.cache / task.of_kind(row_kinds.load(kind)).name / hash_json(content)
         return Shards(folder, kind, units, length, dtype)
+
+    def vectors(self, task: TextTask) -> dict[str, TextVectors]:
+        """Returns the teachers' vectors of the text of a task, by the kinds of rows that need them.
+
+        The name of the folder of the vectors is a hash of the text and the teacher, so rows of
+        several vocabularies and lengths share the vectors.
+
+        Raises:
+          ConfigError: if the text is not in the language of a teacher.
+        """
+        of_kinds = {}
+        for kind in self.row_kinds(task):
+            if (teacher := row_kinds.load(kind).teacher) is not None:
+                content = {
+                    "format": vectors.FORMAT, "text": self.listing([task]), "teacher": [*teacher],
+                }  # fmt: skip
+                folder = self.cache / "vectors" / hash_json(content)
+                column = vectors.column_of(teacher, task)
+                of_kinds[kind] = TextVectors(folder, teacher.width, column)
+        return of_kinds
 
     def row_kinds(self, task: TextTask) -> list[str]:
         """Returns the kinds of rows that are packed from the text of a task."""

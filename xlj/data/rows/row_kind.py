@@ -111,6 +111,21 @@ class Packed:
     too_long: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
 
 
+class Teacher(NamedTuple):
+    """A teacher of sentence vectors.
+
+    Attributes:
+      digest: of everything that determines its vectors.
+      width: number of dimensions of its vectors.
+      languages: the languages that it reads. Of a pair, it reads the first sentence in one of
+        them. Empty for text with one column.
+    """
+
+    digest: str
+    width: int
+    languages: tuple[str, ...] = ()
+
+
 class RowKind(abc.ABC):
     """A kind of rows: its text, the fields of its records, and how text is packed into them.
 
@@ -126,6 +141,8 @@ class RowKind(abc.ABC):
       numbers: names of columns of numbers, which are separated by spaces. `pack` gets such a column
         as a `Ragged` of float32 instead of ids.
       prompts: texts that begin the text of each column; empty for no prompts.
+      teacher: whose vectors the rows contain; None for rows without vectors. `pack` gets the vector
+        of each record as a last column of float32, after the columns of the source.
       length: the config key of the length of a row, in tokens.
       version: version of `pack`. It is part of the recipe of rows, so a new version rebuilds them.
     """
@@ -139,6 +156,7 @@ class RowKind(abc.ABC):
     deciding: int = 0
     numbers: tuple[str, ...] = ()
     prompts: tuple[str, ...] = ()
+    teacher: Teacher | None = None
 
     def fields(self, length: int, ids: str) -> tuple[Field, ...]:
         """Returns the fields of a record. The default has one field of token ids, `tokens`.

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ import numpy as np
 from xlj.data.rows import packing, row_kind
 from xlj.data.rows.row_kind import Packed, Rows
 from xlj.data.rows.shards import SHARD_UNITS, Counts, Shards
+from xlj.data.rows.vectors import TextVectors
 from xlj.data.text import held_out
 from xlj.data.text.held_out import Rule
 from xlj.data.text.text_tasks import Unit
@@ -44,12 +45,14 @@ class Plan:
       reading: the options for reading the text.
       rules: the held-out rule of each of `languages`.
       vocabulary: the file of the vocabulary.
+      vectors: the teacher's vectors of the text, by the kind of the rows that contain them.
     """
 
     languages: tuple[str, ...]
     reading: ReadOptions
     rules: tuple[Rule, ...]
     vocabulary: AnyPath
+    vectors: Mapping[str, TextVectors]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,13 +97,16 @@ def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
             stack.enter_context(packer.shards.writing_unit(job.index, packer.counts))
             for packer in packers
         ]
-        for chunk in reader.chunks():
+        for number, chunk in enumerate(reader.chunks()):
             encoded: dict[tuple[str, ...], list[Ragged]] = {}
             for packer, write in zip(packers, writers, strict=True):
                 kind = packer.shards.row_kind
                 if kind.prompts not in encoded:
-                    encoded[kind.prompts] = _encode(kind, chunk.columns, encode)
-                write(*packer.pack_chunk(chunk, encoded[kind.prompts]))
+                    encoded[kind.prompts] = encode_columns(kind, chunk.columns, encode)
+                columns = encoded[kind.prompts]
+                if vectors := job.plan.vectors.get(packer.shards.kind):
+                    columns = [*columns, vectors.read(job.index, number, chunk)]
+                write(*packer.pack_chunk(chunk, columns))
         for packer in packers:
             packer.counts.dropped.update(reader.dropped)
             packer.counts.other_languages.update(reader.other_languages)
@@ -112,7 +118,7 @@ def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
             packer.counts.input_sha256 = reader.digest.hexdigest()
 
 
-def _encode(
+def encode_columns(
     kind: row_kind.RowKind,
     columns: Sequence[list[str]],
     encode: Callable[[Sequence[str]], Ragged],
@@ -142,7 +148,8 @@ class _Packer:
 
         Args:
           chunk: the chunk.
-          encoded: the token ids of each column of the chunk.
+          encoded: the token ids of each column of the chunk, and the teacher's vectors if the rows
+            contain them.
 
         Returns:
           The training rows and the held-out rows.
@@ -150,7 +157,7 @@ class _Packer:
         plan, counts = self._plan, self.counts
         is_held_out, is_dropped = held_out.split(plan.languages, chunk.hashes, plan.rules)
         is_blank = np.array([not line for line in chunk.columns[0]], bool)
-        is_sentence = ~is_blank if len(encoded) == 1 else np.ones(len(is_blank), bool)
+        is_sentence = ~is_blank if len(chunk.columns) == 1 else np.ones(len(is_blank), bool)
         # Held-out lines are not consecutive in their document, so each is a separate example.
         train = self._pack(encoded, ~is_held_out & ~is_dropped & is_sentence, np.cumsum(is_blank))
         held = self._pack(encoded, is_held_out & is_sentence, np.arange(len(is_blank)))

@@ -1,15 +1,65 @@
 """Sentence vectors: pooling, and a linear layer."""
 
+from collections.abc import Callable
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
+from xlj.models import encoder
 from xlj.models.dense import matmul
+from xlj.models.dropout import Rngs
 from xlj.models.modules import init_head, run
-from xlj.models.segments import average_examples, find_starts
+from xlj.models.segments import Rows, average_examples, find_starts, whole_examples
+from xlj.objectives.objective import check_rows
+from xlj.sharding.devices import KERNEL
 from xlj.sharding.trees import Params
+
+HEAD = "sentence"
+"""The name of the parameters of the linear layer (`dense`), as in models that are imported from
+sentence-transformers (`sentence_modules.SENTENCE`): `sentence/0/kernel`."""
+
+RULES = ((rf"{HEAD}/0/kernel", KERNEL),)
+"""The sharding of these parameters (`Objective.rules`)."""
+
+
+def parts(model: Model, dense: int) -> dict[str, Callable[[jax.Array], Params]]:
+    """Returns the parameters of the linear layer (`Objective.parts`); empty if `dense` is 0."""
+
+    def init(rng: jax.Array) -> Params:
+        return {"0": init_projection(rng, model, dense)}
+
+    return {HEAD: init} if dense else {}
+
+
+def encode(
+    params: Params,
+    model: Model,
+    rows: Rows,
+    slots: int,
+    rngs: Rngs,
+    *,
+    layer: int,
+    pooling: str,
+    dense: int,
+) -> jax.Array:
+    """Computes the sentence vectors of the texts of rows, float [rows, slots, dimensions].
+
+    Args:
+      rows: `tokens`, int [rows, length], and `languages`, int [rows, 2].
+      slots: number of slots per row, at least the number of examples.
+      layer: the layer to pool; -2 is the last, -1 the layer at two thirds of the depth.
+      pooling: a value of `choices.POOLINGS`.
+      dense: outputs of the linear layer after the pooling; 0 for no such layer.
+    """
+    check_rows("encode", rows, rngs=("key [rows]", rngs))
+    depth = model.layers if layer == -2 else encoder.layer_or_middle(layer, model.layers)
+    inputs = whole_examples(model, rows["tokens"], rows["languages"])
+    hidden = encoder.apply(params, model, inputs, rngs, layers=depth)
+    pooled = pool(hidden, rows["tokens"], slots, pooling)
+    return project(params[HEAD]["0"], model, pooled, dense) if dense else pooled
 
 
 def pool(hidden: jax.Array, tokens: jax.Array, max_examples: int, pooling: str) -> jax.Array:

@@ -11,11 +11,9 @@ import jax.numpy as jnp
 from xlj.config import Model
 from xlj.contracts.arrays import check
 from xlj.data.rows.store import Corpus
-from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.models.segments import is_example, segments, whole_examples
-from xlj.objectives.contrast import scoring
-from xlj.objectives.contrast.head import init_projection, normalise, pool, project
+from xlj.models.segments import is_example, segments
+from xlj.objectives.contrast import head, scoring
 from xlj.objectives.contrast.options import LISTED, RANKING, SentenceContrast
 from xlj.objectives.contrast.ranking import Anchors, Candidates, Ranks, Rule, rank, truncate
 from xlj.objectives.corruption import split
@@ -29,12 +27,8 @@ from xlj.objectives.objective import (
     with_gradient,
 )
 from xlj.sharding import devices
-from xlj.sharding.devices import KERNEL, ROWS
+from xlj.sharding.devices import ROWS
 from xlj.sharding.trees import Params
-
-HEAD = "sentence"
-"""The name of the parameters of the linear layer (`dense`), as in models that are imported from
-sentence-transformers (`sentence_modules.SENTENCE`): `sentence/0/kernel`."""
 
 
 class ContrastInputs(NamedTuple):
@@ -81,9 +75,7 @@ def objective(
     Of the texts that could be negatives, the shares that share a sentence with the example, and
     that the guard dropped, are reported as `NAME_shared` and `NAME_guarded`, losses of weight 0.
     """
-    is_last = options.layer == -2
-    layer = model.layers if is_last else encoder.layer_or_middle(options.layer, model.layers)
-    vectors = partial(_vectors, options, model, layer)
+    vectors = partial(_vectors, options, model)
 
     def count(inputs: ContrastInputs) -> dict[str, jax.Array]:
         counts = {name: inputs.is_counted.sum(1)}
@@ -109,9 +101,6 @@ def objective(
 
     reasons = options.reported
 
-    def init(rng: jax.Array) -> Params:
-        return {"0": init_projection(rng, model, options.dense)}
-
     return Objective(
         losses={
             name: Loss(options.weight),
@@ -120,8 +109,8 @@ def objective(
         corrupt=partial(_corrupt, options, model),
         count=count,
         loss=loss,
-        parts={HEAD: init} if options.dense else {},
-        rules=((rf"{HEAD}/0/kernel", KERNEL),),
+        parts=head.parts(model, options.dense),
+        rules=head.RULES,
         targets=partial(_targets, options, vectors),
     )
 
@@ -129,7 +118,6 @@ def objective(
 def _vectors(
     options: SentenceContrast,
     model: Model,
-    layer: int,
     params: Params,
     rows: Rows,
     slots: int,
@@ -148,12 +136,17 @@ def _vectors(
             rngs = jax.vmap(lambda rng: jax.random.split(rng, tokens.shape[1]))(rngs)
             rngs = rngs.reshape(-1)
         tokens = tokens.reshape(-1, tokens.shape[2])
-    inputs = whole_examples(model, tokens, languages)
-    hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
-    pooled = pool(hidden, tokens, slots, options.pooling)
-    if options.dense:
-        pooled = project(params[HEAD]["0"], model, pooled, options.dense)
-    unit = normalise(pooled)
+    encoded = head.encode(
+        params,
+        model,
+        {"tokens": tokens, "languages": languages},
+        slots,
+        rngs,
+        layer=options.layer,
+        pooling=options.pooling,
+        dense=options.dense,
+    )
+    unit = head.normalise(encoded)
     return unit if len(unit) == count else unit.reshape(count, -1, unit.shape[-1])
 
 

@@ -29,6 +29,9 @@ scores."""
 REASONS = ("shared", "guarded")
 """Why texts are no negatives: they share a text with the example, or the guard dropped them."""
 
+TRAINS_VECTORS = ("contrast", "retrieval", "sentence_distillation", "text_distillation")
+"""The objectives that train sentence vectors."""
+
 SCORED = (*LISTED, "cosent")
 """Losses that read the scores of examples."""
 
@@ -323,9 +326,10 @@ def trained_vectors(record: Mapping[str, Any], layers: int) -> Mapping[str, Any]
       layers: number of layers of the model.
 
     Returns:
-      The options of `contrast`, else of `retrieval`; None if neither trained such vectors.
+      The options of the first objective in `TRAINS_VECTORS` that trained such vectors; None without
+      such an objective.
     """
-    for name in ("contrast", "retrieval"):
+    for name in TRAINS_VECTORS:
         options = record.get("objectives", {}).get(name, {})
         is_last = options.get("layer") in (-2, layers)
         if options.get("batch_size") and is_last and options.get("pooling") in ("mean", "first"):

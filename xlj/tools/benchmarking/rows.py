@@ -15,6 +15,7 @@ from xlj.data.rows.kinds.pairs import Pairs
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.retrieval.teaching import teachers_of
 from xlj.tools.benchmarking.measurements import Measurement, Size, median_seconds
 
 _LINES = 20_000
@@ -42,7 +43,7 @@ def read(config: Config, size: Size) -> Iterator[Measurement]:
     Builds the rows first if they do not exist.
     """
     config, store = open_rows(config)
-    batches = Batches(store or prepare_rows(config), config)
+    batches = Batches(store or prepare_rows(config, teach=teachers_of(config)), config)
     steps, slots = range(50), np.arange(4096)  # slots beyond a batch are rows of the next steps
     for name, (_, length) in batches.shapes(0).items():
 

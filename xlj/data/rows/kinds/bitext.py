@@ -41,8 +41,9 @@ class Bitext(RowKind):
     ) -> Packed:
         """Packs each pair into both fields of a row."""
         half = length // 2
-        sizes = self.row_tokens(columns)
-        keep, dropped, too_long = packing.find_fitting(columns, sizes, length)
+        texts, further = columns[:2], columns[2:]
+        sizes = self.row_tokens(texts)
+        keep, dropped, too_long = packing.find_fitting(texts, sizes, length)
         bins, offsets, count = packing.best_fit(sizes[keep] // 2, half, max_pairs(length))
         chosen, bins = packing.in_order(bins, offsets)
         chosen = np.flatnonzero(keep)[chosen]
@@ -50,9 +51,26 @@ class Bitext(RowKind):
             name: packing.place_in_order(
                 column, chosen, column.lengths + 2, bins, (count, half), ids
             )
-            for name, column in zip(("first", "second"), columns, strict=True)
+            for name, column in zip(("first", "second"), texts, strict=True)
         }
+        rows |= self.place_further(further, chosen, bins, (count, max_pairs(length)))
         return Packed(rows, 2 * len(bins), len(bins), 0, dropped, too_long)
+
+    def place_further(
+        self,
+        columns: Sequence[Ragged],
+        chosen: np.ndarray,
+        rows: np.ndarray,
+        shape: tuple[int, int],
+    ) -> dict[str, np.ndarray]:
+        """Returns further fields, which a subclass packs from further columns.
+
+        Args:
+          chosen: the indices of the pairs in the rows, int64 [n].
+          rows: the row of each of these pairs, which does not decrease, int64 [n].
+          shape: the number of rows, and the number of slots for pairs in a row.
+        """
+        return {}
 
     def repack(self, rows: Rows) -> Rows:
         """Packs the pairs of rows again, best-fit decreasing."""

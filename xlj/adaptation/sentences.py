@@ -1,0 +1,79 @@
+"""Configures the training of a sentence encoder that keeps its vectors: it is its own teacher."""
+
+import dataclasses
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from xlj.checkpoints.stored_models import StoredModel
+from xlj.config import Config, ConfigError
+from xlj.config.checks import check_values
+from xlj.training import start
+
+if TYPE_CHECKING:
+    from xlj.adaptation.stages import AdaptRequest
+
+OBJECTIVES = ("sentence_distillation", "text_distillation")
+
+
+def configure(
+    config: Config, source: StoredModel, request: "AdaptRequest", explicit: Collection[str] = ()
+) -> Config:
+    """Returns the config of the training run: it distils `source` through its modules.
+
+    The text is that of the old languages only, because the vectors that the teacher has of a new
+    language are not to be kept.
+
+    Args:
+      config: has both objectives of `OBJECTIVES`, with the teacher.
+      explicit: paths of the config keys that the user set, which stay.
+
+    Raises:
+      ConfigError: if `source` has no sentence modules, or modules that cannot be trained.
+    """
+    values: dict[str, Any] = through_modules(source)
+    prompt = request.prompt or (source.sentence.prompt(None) if source.sentence else "")
+    values |= {"prompt": prompt}
+    options = dict(config.objectives.options)
+    for name in OBJECTIVES:
+        own = {key: x for key, x in values.items() if f"objectives.{name}.{key}" not in explicit}
+        options[name] = dataclasses.replace(options[name], **own)
+    if "objectives.text_distillation.batch_size" not in explicit:
+        rows = options["sentence_distillation"].batch_size
+        share = request.replay_share
+        count = max(8, 8 * round(rows * share / (1 - share) / 8))
+        options["text_distillation"] = dataclasses.replace(
+            options["text_distillation"], batch_size=count
+        )
+    config = dataclasses.replace(
+        config,
+        objectives=dataclasses.replace(config.objectives, options=options),
+        data=dataclasses.replace(config.data, languages=request.replay),
+    )
+    check_values(config)
+    return start.adopt_model(config)
+
+
+def through_modules(source: StoredModel, flag: str = "--from") -> dict[str, Any]:
+    """Returns the keys `pooling` and `loss` of an objective that distils a model into itself.
+
+    The loss is `cosine` if the modules normalise vectors, else `squared`.
+
+    Args:
+      flag: the flag that names the model, for errors.
+
+    Raises:
+      ConfigError: if the model has no sentence modules, or modules that cannot be trained.
+    """
+    modules = source.sentence
+    if modules is None:
+        raise ConfigError(
+            f"{flag}={source.folder} has no sentence modules, so it is no sentence encoder; export "
+            "it with python -m xlj.convert export --pooling=mean"
+        )
+    pooling = {"mean": "mean", "cls": "first"}.get(" ".join(modules.pooling))
+    if pooling is None or any(modules.steps) or not modules.include_prompt:
+        raise ConfigError(
+            f"{flag}={source.folder} has the modules {modules.report()}; vectors can be distilled "
+            "through the mean or the first token, with the prompt, without Dense modules"
+        )
+    return {"pooling": pooling, "loss": "cosine" if modules.steps else "squared"}

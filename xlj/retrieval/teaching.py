@@ -1,0 +1,58 @@
+"""Loads the teachers whose sentence vectors are stored with the rows of a run."""
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from xlj.checkpoints import stored_models
+from xlj.checkpoints.stored_models import StoredModel
+from xlj.config import Config
+from xlj.data.rows.stored_vectors import StoredVectors
+from xlj.data.rows.vectors import Embed
+from xlj.inference import pretrained
+from xlj.objectives.sentence_distillation.options import Teaching
+from xlj.retrieval.embedder import Embedder
+
+
+def embedder_of(source: StoredModel, prompt: str = "") -> Embedder:
+    """Returns the embedder of a teacher: its sentence modules, else the mean of the last layer.
+
+    Args:
+      prompt: text that begins each sentence; empty for the default prompt of the modules.
+    """
+    layers = () if source.sentence else (source.model.layers,)
+    return Embedder(pretrained.of(source), layers, prompt_text=prompt or None)
+
+
+def teachers_of(config: Config) -> Callable[[str], Embed]:
+    """Returns a function that loads the teacher of a kind of rows of a config.
+
+    The function prints how the teacher computes vectors.
+    """
+
+    @functools.cache
+    def open_teacher(path: str, key: str, prompt: str) -> Embed:
+        if StoredVectors.is_path(path):
+            return StoredVectors(path, key).embed
+        source = stored_models.find(path, key)
+        embedder = embedder_of(source, prompt)
+        how = source.sentence.report() if source.sentence else "mean of the last layer"
+        begins = f", prompt {embedder.prompt!r}" if embedder.prompt else ""
+        print(f"teacher: {path} ({how}{begins})", file=sys.stderr, flush=True)
+
+        def embed(sentences: Sequence[str]) -> np.ndarray:
+            return embedder.embed(sentences)[0]
+
+        return embed
+
+    def load(kind: str) -> Embed:
+        options = next(
+            options
+            for options in config.objectives_on().values()
+            if isinstance(options, Teaching) and options.rows == kind
+        )
+        return open_teacher(options.teacher, "teacher", options.teacher_prompt)
+
+    return load
