@@ -48,10 +48,11 @@ def adopt(config: Config, earliest: Checkpoint | None) -> Config:
       ConfigError: if a teacher does not exist, has another digest than the config names, or vectors
         of another size than the student.
     """
+    taught = {n: x for n, x in config.objectives_on().items() if isinstance(x, Teaching)}
+    if not taught:
+        return config
     options = dict(config.objectives.options)
-    for name, active in config.objectives_on().items():
-        if not isinstance(active, Teaching):
-            continue
+    for name, active in taught.items():
         path, own = active.path(name), active.dense or config.model.hidden
         if config.data.rows:  # `open_rows` compares the width
             values = own, active.teacher_digest

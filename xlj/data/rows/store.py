@@ -180,7 +180,7 @@ class Manifest:
         del content["recipe"]
         for task in content["tasks"]:
             del task["folder"]
-            for name in ("input_bytes", "input_sha256", "malformed", "too_long"):
+            for name in ("input_bytes", "input_sha256", *OMITTED_IF_EMPTY):
                 (task["text"] or {}).pop(name, None)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
