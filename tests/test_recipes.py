@@ -64,6 +64,15 @@ def with_sources(config):
     return config
 
 
+def with_teachers(config):
+    """Sets the size of the vectors of teachers, which a run reads from the teacher."""
+    for name in ("sentence_distillation", "text_distillation"):
+        options = config.objectives[name]
+        if options.batch_size:
+            options.width = options.dense or config.model.hidden
+    return config
+
+
 def corpus_of(config):
     """Returns the description of the rows that a config would build."""
     languages = tuple(dict.fromkeys([*config.data.languages, *paired_languages(config.data)]))
@@ -78,7 +87,8 @@ def corpus_of(config):
     ],
 )
 def test_recipes_build_and_trace(name, variant):
-    config = parse(with_sources(load(name, variant))).for_platform("cpu")
+    config = with_teachers(with_sources(load(name, variant)))
+    config = parse(config).for_platform("cpu")
     corpus = corpus_of(config)
     mesh = meshes.make_mesh(config, jax.devices()[:1])
     state.sharding(config, corpus, mesh)

@@ -27,7 +27,9 @@ CASES = {
     "all_directions": Contrast(
         **COMMON, negatives=2, directions=DIRECTIONS, guard=True, guard_margin=-0.1
     ),
-    "back_and_within": Contrast(**COMMON, directions=DIRECTIONS[1::2], pooling="first"),
+    "back_and_within": Contrast(
+        **COMMON | {"layer": 2}, directions=DIRECTIONS[1::2], pooling="first"
+    ),
     "hardest": Contrast(**COMMON, negatives=1, loss="hardest", directions=(), margin=0.2),
     "kl": Contrast(
         **COMMON, negatives=3, loss="kl", teacher_temperature=2.0, dimensions=("16=2",)
@@ -106,7 +108,7 @@ def pooled(params, model, rows, options, languages):
 
     def of_field(tokens, slots):
         side = {"tokens": tokens, "languages": languages}
-        return bitext.by_example(vector, params, model, side, 0, slots)[0]
+        return bitext.by_example(vector, params, model, side, options.layer, slots)[0]
 
     slots = row_kinds.load(options.rows).slots(rows)
     fields = [of_field(rows[name], slots[0]) for name in ("query", "positive")]

@@ -215,8 +215,8 @@ def _open_fitting(config: Config) -> RowStore:
                 f"data.rows={data.rows} has rows of kind {kinds}, but none of kind {kind}, which "
                 f"objectives.{name} reads; prepare rows with this config (python -m xlj.prepare)"
             )
-        teacher, width = options.row_kind.teacher, tasks[0].fields[-1].shape[-1]
-        if teacher is not None and teacher.width != width:
+        teacher = options.row_kind.teacher
+        if teacher is not None and (width := tasks[0].fields[-1].shape[-1]) != teacher.width:
             raise ConfigError(
                 f"data.rows={data.rows} has vectors of a teacher with {width} dimensions, but "
                 f"those of the model have {teacher.width}; set objectives.{name}.dense={width}, "
