@@ -15,7 +15,7 @@ from xlj.data.tokenizer.layout import PAD
 from xlj.io.hashing import sample
 from xlj.objectives.objective import Loss, LossSums, Objective, build_all
 from xlj.sharding import meshes
-from xlj.training import state
+from xlj.training import evaluation, state
 from xlj.training.evaluation import Evaluation
 from xlj.training.step import row_rngs
 
@@ -103,3 +103,16 @@ def test_an_evaluation_can_be_stopped_before_each_batch(tiny, store):
         kind: sum(min(8, t.held_out.rows) for t in store.tasks(kind)) for kind in ("text", "pairs")
     }
     assert len(checks) == sum(-(-count // 16) for count in rows.values()) > 2
+
+
+def test_languages_are_in_the_order_of_their_rows_and_those_without_predictions_are_left_out():
+    sums = LossSums(np.array([2.0, 6.0, 1.0, 5.0]), np.array([1, 2, 0, 4]), np.array([1, 1, 0, 2]))
+    metrics = evaluation._by_language("mmlm", sums, ["sw", "de", "fr", "sw"])
+    assert list(metrics.items()) == [
+        ("eval/mmlm/sw/loss", 1.4),
+        ("eval/mmlm/de/loss", 3.0),
+        ("eval/mmlm/loss", 2.2),
+        ("eval/mmlm/sw/accuracy", 0.6),
+        ("eval/mmlm/de/accuracy", 0.5),
+        ("eval/mmlm/accuracy", 0.55),
+    ]
