@@ -116,3 +116,5 @@ def test_languages_are_in_the_order_of_their_rows_and_those_without_predictions_
         ("eval/mmlm/de/accuracy", 0.5),
         ("eval/mmlm/accuracy", 0.55),
     ]
+    none = LossSums(np.zeros(2), np.zeros(2, int), np.zeros(2))
+    assert evaluation._by_language("mmlm", none, ["sw", "de"]) == {}
