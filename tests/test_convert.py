@@ -57,6 +57,19 @@ def test_an_error_while_writing_names_the_output(expect_error, tmp_path, monkeyp
             "import", "--source=none", f"--output={tmp_path}/new")  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--heal"], "--heal needs --text"),
+        (["--minutes=5"], r"--minutes=5: .* --heal"),
+        (["--heal", "--text=none", "--minutes=0"], "--minutes=0: expected above 0"),
+    ],
+)
+def test_flags_of_healing_contradict_each_other(expect_error, tmp_path, flags, message):
+    expect_error(message, "trim", "--checkpoint=none", "--layers=0", *flags,
+                 f"--output={tmp_path}/new")  # fmt: skip
+
+
 @pytest.mark.slow
 def test_extend_adds_pieces_and_keeps_the_parameters_of_old_pieces(tmp_path, call):
     sizes = {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 8, "positions": 42}

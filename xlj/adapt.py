@@ -187,7 +187,8 @@ def _implied(flags: Namespace) -> configs.Implied:
         config.data.exclude = ",".join(filter(None, [config.data.exclude, *tests]))
 
     overrides = [f"--config.{key}={value}" for key, value in values.items()]
-    return configs.Implied("adapt:sentences" * flags.sentences or "adapt", overrides, change)
+    recipe = "adapt:sentences" if flags.sentences else "adapt"
+    return configs.Implied(recipe, overrides, change)
 
 
 def _has_text(templates: str, language: str) -> bool:

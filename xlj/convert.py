@@ -197,7 +197,6 @@ def _trim_flags(parser: Parser) -> None:
         "--minutes",
         metavar="N",
         type=float,
-        default=45,
         help="with --heal: the estimated time of training, at most [45]",
     )
     add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
@@ -345,8 +344,10 @@ def _trim(flags: Namespace, output: Path) -> bool:
         raise ConfigError(f"--pieces={flags.pieces}: expected at least 1")
     if not (flags.coverage is None or 0 < flags.coverage <= 1):
         raise ConfigError(f"--coverage={flags.coverage:g}: expected above 0 and at most 1")
-    if flags.heal and not (flags.text and flags.minutes > 0):
-        raise ConfigError("--heal needs --text to train on, and --minutes above 0")
+    if flags.heal and not flags.text:
+        raise ConfigError("--heal needs --text to train on")
+    if flags.minutes is not None and not (flags.heal and flags.minutes > 0):
+        raise ConfigError(f"--minutes={flags.minutes:g}: expected above 0, and --heal")
     from xlj.conversion.importing import print_next
     from xlj.conversion.trimming import Pieces, trim
 
@@ -356,7 +357,7 @@ def _trim(flags: Namespace, output: Path) -> bool:
         trim(flags.checkpoint, output, flags.text, pieces, flags.layers)
         print_next(output)
         return True
-    from xlj.adaptation.healing import check_source, heal
+    from xlj.adaptation.healing import MINUTES, check_source, heal
     from xlj.data.text.cleaning import read_texts
 
     check_source(flags.checkpoint)
@@ -364,7 +365,8 @@ def _trim(flags: Namespace, output: Path) -> bool:
     if not (work / "trimmed").exists():
         work.mkdir(exist_ok=True)
         trim(flags.checkpoint, work / "trimmed", flags.text, pieces, flags.layers)
-    return heal(flags.checkpoint, read_texts(flags.text), work, output, flags.minutes)
+    minutes = flags.minutes or MINUTES
+    return heal(flags.checkpoint, read_texts(flags.text), work, output, minutes)
 
 
 if __name__ == "__main__":

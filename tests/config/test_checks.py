@@ -134,6 +134,15 @@ def test_errors_for_objectives_that_cannot_work_name_the_key(tiny, path, value, 
     assert_refused(tiny, message)
 
 
+@pytest.mark.parametrize("name", ["retrieval", "sentence_distillation"])
+def test_rows_of_two_halves_have_an_even_length(tiny, name):
+    tiny.objectives[name].batch_size = 8
+    if name == "sentence_distillation":
+        tiny.objectives[name].teacher = "teacher"
+    tiny.data.pair_length = 47
+    assert_refused(tiny, r"two halves; data\.pair_length=47 must be even")
+
+
 def test_a_phase_must_not_change_the_queue_of_an_objective(tiny):
     tiny.objectives.xlco.batch_size, tiny.objectives.xlco.queue = 8, 16
     change = {"start_step": 2, "objectives": {"xlco": {"queue": 32}}}

@@ -104,6 +104,22 @@ def test_classification_is_learned(finished):
     assert 40 < finished.outcome.baseline["accuracy"]["en"] < 65
 
 
+@pytest.mark.slow
+def test_a_reranker_is_trained_on_the_order_of_scores(files, checkpoint, tmp_path):
+    for split in ("train", "dev", "test"):
+        for language in ("en", "de"):
+            table = (files / f"{split}-{language}.tsv").read_text("utf-8")
+            scored = table.replace("\tcat\n", "\t100\n").replace("\tdog\n", "\t-100\n")
+            (tmp_path / f"{split}-{language}.tsv").write_text(scored, "utf-8")
+    settings = classification_config(tmp_path, checkpoint, tmp_path / "rows")
+    settings.task.kind, settings.task.loss = "regression", "order"
+    (run,) = task_runs.run(finetuning.parse(settings), tmp_path / "run").runs
+    assert run.test["spearman"]["en"] > 80
+    # Squared errors would pull the outputs towards 100 and -100.
+    text = (run.folder / "predictions" / "test-en.tsv").read_text("utf-8")
+    assert max(abs(float(line)) for line in text.splitlines()) < 30
+
+
 def test_the_checkpoint_with_the_best_dev_score_is_scored_and_not_deleted(finished):
     (run,) = finished.outcome.runs
     lines = [line for line in metrics.read(run.folder) if line["step"] and SCORE in line]

@@ -10,6 +10,7 @@ from xlj.config.choices import POOLINGS
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained, row_batches
 from xlj.models import encoder
+from xlj.retrieval import embedder as embedders
 from xlj.retrieval import sentence_embedder
 from xlj.retrieval.embedder import Embedder
 
@@ -110,3 +111,12 @@ def test_means_equal_those_of_sentence_transformers(tmp_path):
     for layer_index, layer in enumerate((1, 3)):
         expected = (all_layers[layer] * mask).sum(1) / mask.sum(1)
         np.testing.assert_allclose(vectors[layer_index], expected.numpy(), atol=1e-4)
+
+
+def test_a_model_without_modules_is_embedded_by_the_mean_of_its_last_layer(random_encoder):
+    assert random_encoder.sentence is None
+    layers = random_encoder.model.layers
+    expected = Embedder(random_encoder, [layers], "mean").embed(SENTENCES)
+    found = embedders.by_modules(random_encoder)
+    assert found.layers == (layers,)
+    np.testing.assert_array_equal(found.embed(SENTENCES), expected)

@@ -10,7 +10,9 @@ from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, parse
 from xlj.conversion import exporting
 from xlj.data.rows.preparing import prepare_rows
-from xlj.retrieval.teaching import embedder_of, teachers_of
+from xlj.inference import pretrained
+from xlj.retrieval import embedder
+from xlj.retrieval.teaching import teachers_of
 from xlj.training import metrics, start, teachers
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -71,7 +73,9 @@ def test_a_student_of_another_width_learns_resumes_and_is_exported(taught, train
     store = prepare_rows(config)
     assert {task.kind for task in store.manifest.tasks} == {"taught_pairs"}
     sentences = ["a dog sees a cat", "the dog"]
-    expected = embedder_of(stored_models.find(str(trained))).embed(sentences)[0]
+    expected = embedder.by_modules(pretrained.of(stored_models.find(str(trained)))).embed(
+        sentences
+    )[0]
     (kind,) = config.row_kinds()
     np.testing.assert_array_equal(teachers_of(config)(kind)(sentences), expected)
 

@@ -12,18 +12,22 @@ from xlj.api import runs
 from xlj.checkpoints import stored_models
 from xlj.config import Config, parse
 from xlj.conversion.importing import print_next, store
-from xlj.conversion.trimming import TEST_EVERY, embedder_of, measured_lines
+from xlj.conversion.trimming import TEST_EVERY, measured_lines
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import align_columns
 from xlj.inference import pretrained
 from xlj.io import atomic, json_file
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.retrieval import embedder
 from xlj.retrieval.teaching import teachers_of
 from xlj.retrieval.vector_loss import cosines_of
 from xlj.training import start
 
 STEPS = 3000
 """The largest number of steps."""
+
+MINUTES = 45
+"""The estimated time of training, at most, if the user names no other."""
 
 _BATCH_ROWS, _LENGTH = 32, 128
 _OBJECTIVE = "text_distillation"
@@ -62,7 +66,7 @@ def heal(
     healed = pretrained.of(stored_models.find(work / "run"))._replace(sentence=whole.sentence)
     some = {name: measured_lines(lines) for name, lines in texts.items()}
     vectors = [
-        {name: embedder_of(model).embed(lines)[0] for name, lines in some.items()}
+        {name: embedder.by_modules(model).embed(lines)[0] for name, lines in some.items()}
         for model in (pretrained.of(whole), pretrained.of(trimmed), healed)
     ]
     rows = [["", "lines", "trimmed", "healed"]]

@@ -75,6 +75,11 @@ class AdaptRequest(NamedTuple):
     steps: int | None
     prompt: str | None = None
 
+    @property
+    def keeps_vectors(self) -> bool:
+        """Whether the model is a sentence encoder that keeps its vectors."""
+        return self.prompt is not None
+
     def as_json(self, source: StoredModel, config: Config) -> Record:
         """Returns the options that determine the new pieces and the measures before and after.
 
@@ -161,7 +166,7 @@ def adapt(
         samples = _sample(config, source.vocabulary())
         text = _test_text(config, request, samples, files)
         config = _with_layer_of_modules(source, config)
-        if request.prompt is not None:
+        if request.keeps_vectors:
             config = sentences.configure(config, source, request, explicit)
         adapted_from, choices = _with_pieces(request, source, samples, folders, progress)
         config = dataclasses.replace(config, init_from=str(adapted_from.folder))
@@ -362,7 +367,7 @@ def _planned(
 ) -> Config:
     """Returns the config with the shares of languages and the number of steps. Values that the user
     set are kept."""
-    if "data.sampled" not in explicit and request.prompt is None:
+    if "data.sampled" not in explicit and not request.keeps_vectors:
         names = plan.choose_sampled(
             store, config, request.languages, request.replay, request.replay_share
         )
@@ -401,11 +406,11 @@ def _print_plan(
     for each in choices:
         more = "more " if each.pieces else ""
         print(f"no {more}pieces for {each.language}: {each.reason}")
-    if source.sentence and request.prompt is not None:
+    if source.sentence and request.keeps_vectors:
         print(f"sentence vectors: {source.sentence.report()}; the teacher is --from")
     elif not any(name.startswith(word_loss.HEAD) for name in source.leaves):
         print("the model has no head for masked words: the training starts with a new one")
-    if source.sentence and request.prompt is None and config.data.pairs:
+    if source.sentence and not request.keeps_vectors and config.data.pairs:
         print(
             f"sentence vectors: the modules of --from ({source.sentence.report()}); ranking trains "
             f"the mean of layer {config.objectives.retrieval.layer}"
@@ -424,7 +429,7 @@ def _print_plan(
             "which it knows; name those that matter with --replay"
         )
     print("", *plan.format_table(config, store), sep="\n")
-    if request.prompt is None:
+    if not request.keeps_vectors:
         times = plan.count_passes(config, store, request.languages)
         print(f"\npasses over the text of the new languages: {times:.1f}")
     cost = plan.estimate_cost(config, store)

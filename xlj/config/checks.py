@@ -375,7 +375,7 @@ def _check_text(config: Config) -> None:
                 f"{kind.length}={length} is beyond the model's positions: "
                 f"model.positions={positions} allows {positions - 2} tokens per row"
             )
-        if kind.name in ("bitext", "taught_pairs") and length % 2:
+        if kind.has_halves and length % 2:
             raise ConfigError(
                 f"{path} splits each row into two halves; {kind.length}={length} must be even"
             )

@@ -1,6 +1,6 @@
 """Config keys: how frozen dataclasses declare, list and check them.
 
-The keys themselves are declared in `config/sections.py`.
+The keys themselves are declared in `config/sections.py` and `config/data_section.py`.
 """
 
 import dataclasses

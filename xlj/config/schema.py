@@ -16,6 +16,7 @@ import ml_collections
 
 from xlj.config import durations, fields, row_kinds
 from xlj.config.batch_sizes import BatchSizes
+from xlj.config.data_section import Data
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
 from xlj.config.objectives import (
     Options,
@@ -24,7 +25,7 @@ from xlj.config.objectives import (
     registered,
     shared_sections,
 )
-from xlj.config.sections import Data, Evaluation, Mesh, Model, Optimizer, Train, Transfer
+from xlj.config.sections import Evaluation, Mesh, Model, Optimizer, Train, Transfer
 from xlj.config.task import Task
 
 

@@ -23,7 +23,7 @@ from xlj.families.modern import is_local
 from xlj.inference import pretrained
 from xlj.inference.pretrained import Pretrained
 from xlj.interop import vocabulary_trimming
-from xlj.retrieval.embedder import Embedder
+from xlj.retrieval import embedder
 from xlj.retrieval.vector_loss import cosines_of
 from xlj.sharding.trees import Params, named_leaves, nested
 
@@ -170,7 +170,9 @@ def _print_changes(
 ) -> None:
     """Prints a table of what changes for lines that did not determine the pieces."""
     some = [line for lines in tests.values() for line in lines[:_MAX_VECTORS]]
-    cosines = iter(cosines_of(*(embedder_of(each).embed(some)[0] for each in (before, after))))
+    cosines = iter(
+        cosines_of(*(embedder.by_modules(each).embed(some)[0] for each in (before, after)))
+    )
     head = [
         "lines",
         "pieces per word",
@@ -205,11 +207,6 @@ def _print_changes(
 def measured_lines(lines: Sequence[str]) -> list[str]:
     """Returns the lines of a text whose vectors are compared; the pieces do not depend on them."""
     return list(lines[::TEST_EVERY][:_MAX_VECTORS])
-
-
-def embedder_of(model: Pretrained) -> Embedder:
-    """Returns an embedder by the model's sentence modules, else by the mean of the last layer."""
-    return Embedder(model) if model.sentence else Embedder(model, [model.model.layers])
 
 
 def _changes(old: Vocabulary, new: Vocabulary, lines: Sequence[str]) -> Iterator[bool]:

@@ -26,15 +26,15 @@ def write(file: BinaryIO, title: str, aligned: Aligned, summary: dict[str, Any])
     gaps = summary["gaps"]
     skipped = gaps["source_sentences"] + gaps["target_sentences"]
     facts = (
-        f"{summary['pairs']:,} pairs ({kinds}); {skipped:,} sentences without a counterpart in "
-        f"{gaps['count']:,} gaps; confidence {summary['confidence']:.3f}. The numbers before the "
-        "sentences count lines from 0."
+        f"{summary['pairs']:,} pairs ({kinds}); sentences without a counterpart: {skipped:,} "
+        f"(gaps: {gaps['count']:,}); confidence {summary['confidence']:.3f}. The numbers before "
+        "the sentences count lines from 0."
     )
     body = [
         node("p", facts),
         node("noscript", node("p", "This page needs JavaScript to draw the pairs.")),
         controls(_ORDERS, "pair"),
-        node("div", id="pairs"),
+        node("div", id="items"),
     ]
     with JsonPage(file, title, _SCRIPT, body) as page:
         for pair in aligned.pairs:

@@ -24,13 +24,14 @@ class JsonPage(AbstractContextManager):
     Args:
       file: the file to write.
       title: the heading of the page.
-      script: a file of JavaScript. The file of the same name with the ending .css has the style.
+      script: a file of JavaScript, which uses json_page.js. The file of the same name with the
+        ending .css has the style.
       body: the elements between the heading and the script.
     """
 
     def __init__(self, file: BinaryIO, title: str, script: Path, body: Sequence[Element]):
         self._file, self._separator = file, b"\n"
-        code = script.read_text("utf-8")
+        code = _with_shared(script)
         digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
         elements = [
@@ -40,7 +41,7 @@ class JsonPage(AbstractContextManager):
             node("script", code),
         ]
         head = [node("meta", http_equiv="Content-Security-Policy", content=policy)]
-        style = script.with_suffix(".css").read_text("utf-8")
+        style = _with_shared(script.with_suffix(".css"))
         frame, tag, self._tail = document(title, style, elements, head).partition(_DATA)
         self._head = frame + tag
 
@@ -58,6 +59,12 @@ class JsonPage(AbstractContextManager):
         # Without `<`, text can neither close its element nor open another one.
         self._file.write(self._separator + text.replace("<", "\\u003c").encode())
         self._separator = b",\n"
+
+
+def _with_shared(file: Path) -> str:
+    """Returns the content of the file of all pages with the same ending, and of the page's file."""
+    shared = Path(__file__).with_suffix(file.suffix)
+    return shared.read_text("utf-8") + file.read_text("utf-8")
 
 
 def controls(orders: Sequence[tuple[str, str]], item: str) -> Element:

@@ -84,6 +84,12 @@ class Embedder(SentenceEmbedder):
             yield members, self._embed_batch(self._pretrained.params, shard(tokens, self._mesh))
 
 
+def by_modules(pretrained: Pretrained, prompt_text: str | None = None) -> Embedder:
+    """Returns an embedder by the model's sentence modules, else by the mean of the last layer."""
+    layers = () if pretrained.sentence else (pretrained.model.layers,)
+    return Embedder(pretrained, layers, prompt_text=prompt_text)
+
+
 @partial(
     jax.jit,
     static_argnames=("mesh", "model", "layers", "modes", "steps", "not_pooled"),

@@ -7,23 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xlj.checkpoints import stored_models
-from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config
 from xlj.data.rows.stored_vectors import StoredVectors
 from xlj.data.rows.vectors import Embed
 from xlj.inference import pretrained
 from xlj.objectives.sentence_distillation.options import Teaching
-from xlj.retrieval.embedder import Embedder
-
-
-def embedder_of(source: StoredModel, prompt: str = "") -> Embedder:
-    """Returns the embedder of a teacher: its sentence modules, else the mean of the last layer.
-
-    Args:
-      prompt: text that begins each sentence; empty for the default prompt of the modules.
-    """
-    layers = () if source.sentence else (source.model.layers,)
-    return Embedder(pretrained.of(source), layers, prompt_text=prompt or None)
+from xlj.retrieval import embedder
 
 
 def teachers_of(config: Config) -> Callable[[str], Embed]:
@@ -37,13 +26,13 @@ def teachers_of(config: Config) -> Callable[[str], Embed]:
         if StoredVectors.is_path(path):
             return StoredVectors(path, key).embed
         source = stored_models.find(path, key)
-        embedder = embedder_of(source, prompt)
+        of_teacher = embedder.by_modules(pretrained.of(source), prompt or None)
         how = source.sentence.report() if source.sentence else "mean of the last layer"
-        begins = f", prompt {embedder.prompt!r}" if embedder.prompt else ""
+        begins = f", prompt {of_teacher.prompt!r}" if of_teacher.prompt else ""
         print(f"teacher: {path} ({how}{begins})", file=sys.stderr, flush=True)
 
         def embed(sentences: Sequence[str]) -> np.ndarray:
-            return embedder.embed(sentences)[0]
+            return of_teacher.embed(sentences)[0]
 
         return embed
 

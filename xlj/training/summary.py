@@ -99,10 +99,9 @@ def _worst(keys: list[str], losses: Mapping[str, float]) -> tuple[list[str], lis
     others = [key for key in keys if key.count("/") != 2]
     others.sort(key=lambda key: -losses.get(key, 0.0))
     rest = len(others) - _MOST
-    note = f"  ... {rest:,} more are in {metrics.FILE}" + "; the largest losses first" * bool(
-        losses
-    )
-    return [*means, *others[:_MOST]], [note] if rest > 0 else []
+    order = "; the largest losses are above" if losses else ""
+    note = [f"  ... {rest:,} more are in {metrics.FILE}{order}"] if rest > 0 else []
+    return [*means, *others[:_MOST]], note
 
 
 def _label(key: str) -> str:

@@ -8,7 +8,6 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config, ConfigError
 from xlj.data.rows.request import hash_json
 from xlj.data.rows.stored_vectors import StoredVectors
-from xlj.objectives.sentence_distillation.loss import mismatch
 from xlj.objectives.sentence_distillation.options import Teaching
 
 VERSION = 1
@@ -53,9 +52,9 @@ def adopt(config: Config, earliest: Checkpoint | None) -> Config:
         return config
     options = dict(config.objectives.options)
     for name, active in taught.items():
-        path, own = active.path(name), active.dense or config.model.hidden
+        path, hidden = active.path(name), config.model.hidden
         if config.data.rows:  # `open_rows` compares the width
-            values = own, active.teacher_digest
+            values = active.dense or hidden, active.teacher_digest
         else:
             values = _recorded(earliest, name, active) or _read(active, f"{path}.teacher")
         width, digest = values
@@ -65,8 +64,7 @@ def adopt(config: Config, earliest: Checkpoint | None) -> Config:
                 f"{path}.teacher_digest={active.teacher_digest}; name the same teacher and prompt, "
                 "or leave the digest empty"
             )
-        if width != own:
-            raise ConfigError(mismatch(path, width, own))
+        active.check_width(path, width, hidden)
         declared = options[name]
         assert isinstance(declared, Teaching)
         options[name] = dataclasses.replace(declared, width=width, teacher_digest=digest)

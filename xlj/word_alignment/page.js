@@ -1,13 +1,10 @@
 
-"use strict";
 const AT_ONCE = 25, GAP = 14, TOP = 18, BOTTOM = 104, HEIGHT = 116, BAND = 150;
-const pairs = JSON.parse(document.getElementById("data").textContent);
-const element = id => document.getElementById(id);
 const key = link => link[0] + "-" + link[1];
 
 // Classifies the links of each pair and counts wrong and missed ones.
 let low = Infinity, high = -Infinity;
-for (const pair of pairs) for (const link of pair[2]) {
+for (const pair of items) for (const link of pair[2]) {
   low = Math.min(low, link[2]);
   high = Math.max(high, link[2]);
 }
@@ -20,28 +17,18 @@ function classify([source, target, links, sure, possible]) {
   return predicted.concat(
     sure.filter(link => !keys.has(key(link))).map(link => ({link, kind: "missed"})));
 }
-const facts = pairs.map((pair, place) => {
+const facts = items.map(pair => {
   const counts = {correct: 0, wrong: 0, missed: 0, predicted: 0};
   for (const {kind} of classify(pair)) counts[kind]++;
   const sum = pair[2].reduce((total, link) => total + link[2], 0);
-  return {place, counts, doubt: pair[2].length ? sum / pair[2].length : 0};
+  const errors = counts.wrong + counts.missed;
+  return {counts, errors, doubt: pair[2].length ? sum / pair[2].length : 0};
 });
 const orders = {
-  file: (a, b) => a.place - b.place,
-  errors: (a, b) => b.counts.wrong + b.counts.missed - a.counts.wrong - a.counts.missed
-    || a.place - b.place,
-  doubt: (a, b) => a.doubt - b.doubt || a.place - b.place,
+  file: (a, b) => a - b,
+  errors: (a, b) => facts[b].errors - facts[a].errors || a - b,
+  doubt: (a, b) => facts[a].doubt - facts[b].doubt || a - b,
 };
-
-function append(parent, tag, attributes, text) {
-  const svg = ["svg", "text", "path", "title"].includes(tag);
-  const child = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag)
-    : document.createElement(tag);
-  for (const name in attributes) child.setAttribute(name, attributes[name]);
-  if (text !== undefined) child.textContent = text;
-  parent.append(child);
-  return child;
-}
 
 // Splits the words of one sentence into `count` rows of similar width; returns word indices.
 function rows(lengths, count) {
@@ -63,8 +50,9 @@ function bands(sides, room) {
   return count;
 }
 
-function draw({place, counts}) {
-  const pair = pairs[place], figure = append(element("pairs"), "figure", {class: "pair"});
+function draw(place) {
+  const {counts} = facts[place];
+  const pair = items[place], figure = append(element("items"), "figure", {class: "pair"});
   const caption = pair[3]
     ? `${counts.correct} correct, ${counts.wrong} wrong, ${counts.missed} missed`
     : `${counts.predicted} links`;
@@ -112,35 +100,10 @@ function draw({place, counts}) {
   }));
 }
 
-let sorted = [], start = 0;
-function show(from) {
-  start = Math.max(0, Math.min(from, Math.floor((sorted.length - 1) / AT_ONCE) * AT_ONCE));
-  element("pairs").replaceChildren();
-  sorted.slice(start, start + AT_ONCE).forEach(draw);
-  const last = Math.min(start + AT_ONCE, sorted.length);
-  element("status").textContent = sorted.length ? `${start + 1} to ${last} of ${sorted.length}`
-    : "no pairs";
-  element("back").disabled = start === 0;
-  element("next").disabled = last === sorted.length;
-}
-function sort() {
-  sorted = facts.slice().sort(orders[element("order").value]);
-  show(0);
-}
-const turn = pages => { show(start + pages * AT_ONCE); window.scrollTo(0, 0); };
-element("back").addEventListener("click", () => turn(-1));
-element("next").addEventListener("click", () => turn(1));
-element("order").addEventListener("change", sort);
-element("number").addEventListener("change", () => {
-  const place = sorted.findIndex(fact => fact.place === element("number").valueAsNumber - 1);
-  if (place < 0) return;
-  show(Math.floor(place / AT_ONCE) * AT_ONCE);
-  element("pairs").children[place - start].scrollIntoView();
-});
-let width = element("pairs").clientWidth;
+const redraw = paged(orders, AT_ONCE, draw);
+let width = element("items").clientWidth;
 window.addEventListener("resize", () => {
-  if (element("pairs").clientWidth === width) return;  // only the height changed, as on phones
-  width = element("pairs").clientWidth;
-  show(start);
+  if (element("items").clientWidth === width) return;  // only the height changed, as on phones
+  width = element("items").clientWidth;
+  redraw();
 });
-sort();

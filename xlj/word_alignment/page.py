@@ -54,5 +54,5 @@ def _body(facts: Mapping[str, str | float], with_gold: bool) -> list[Element]:
         node("p", f"{settings}. Thicker lines: higher confidence. Links:", *keys),
         node("noscript", node("p", "This page needs JavaScript to draw the pairs.")),
         controls(orders, "pair"),
-        node("div", id="pairs"),
+        node("div", id="items"),
     ]

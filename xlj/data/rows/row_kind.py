@@ -144,6 +144,7 @@ class RowKind(abc.ABC):
       teacher: whose vectors the rows contain; None for rows without vectors. `pack` gets the vector
         of each record as a last column of float32, after the columns of the source.
       length: the config key of the length of a row, in tokens.
+      has_halves: whether each row has two fields of half its length.
       version: version of `pack`. It is part of the recipe of rows, so a new version rebuilds them.
     """
 
@@ -151,6 +152,7 @@ class RowKind(abc.ABC):
     source: str
     columns: tuple[str, ...]
     length: str
+    has_halves: bool = False
     version: int = 1
     optional: int = 0
     deciding: int = 0

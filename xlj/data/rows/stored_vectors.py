@@ -13,8 +13,6 @@ from xlj.data.text.cleaning import clean
 from xlj.io import files
 from xlj.io.quoting import quoted, shortened
 
-_BLOCK = 1 << 24  # bytes that are hashed at a time
-
 
 class StoredVectors:
     """Vectors in a file NAME.npy, [sentences, width], of the lines of the file NAME.txt.
@@ -93,8 +91,5 @@ class StoredVectors:
 
 
 def _hash(file: Path) -> str:
-    digest = hashlib.sha256()
     with file.open("rb") as opened:
-        while block := opened.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.config import ConfigError, Model
+from xlj.config import Model
 from xlj.config.languages import matches_any
 from xlj.data.rows.kinds.taught import VECTORS
 from xlj.data.rows.store import Corpus
@@ -82,9 +82,7 @@ def _corrupt(
     Raises:
       ConfigError: if student and teacher have vectors of different sizes.
     """
-    width, own = rows[VECTORS].shape[-1], options.dense or model.hidden
-    if width != own:
-        raise ConfigError(mismatch(f"objectives.{name}", width, own))
+    options.check_width(f"objectives.{name}", rows[VECTORS].shape[-1], model.hidden)
     kind = options.row_kind
     texts: tuple[Rows, ...] = tuple(
         {**x, "tokens": x["tokens"].astype(jnp.int32)} for x in kind.layout(rows)
@@ -94,14 +92,6 @@ def _corrupt(
     if isinstance(options, SentenceDistillation) and options.sides != "both":
         texts = (_choose_side(options, corpus, rows, texts),)
     return TaughtInputs(texts, rows[VECTORS], is_real)
-
-
-def mismatch(path: str, teacher: int, student: int) -> str:
-    """Returns the message of the error that teacher and student have vectors of different sizes."""
-    return (
-        f"{path}: the teacher's vectors have {teacher} dimensions, but those of the model have "
-        f"{student}; set {path}.dense={teacher}, which adds a linear layer"
-    )
 
 
 def _choose_side(

@@ -99,6 +99,23 @@ class Teaching(Options):
                 f"{path} is on without a teacher; name a sentence encoder in {path}.teacher"
             )
 
+    def check_width(self, path: str, width: int, hidden: int) -> None:
+        """Compares the sizes of the teacher's and the student's vectors.
+
+        Args:
+          path: the path of the objective in the config.
+          width: the number of dimensions of the teacher's vectors.
+          hidden: the hidden size of the student.
+
+        Raises:
+          ConfigError: if the vectors have different sizes.
+        """
+        if width != (own := self.dense or hidden):
+            raise ConfigError(
+                f"{path}: the teacher's vectors have {width} dimensions, but those of the model "
+                f"have {own}; set {path}.dense={width}, which adds a linear layer"
+            )
+
 
 @dataclasses.dataclass(frozen=True)
 class SentenceDistillation(Teaching):

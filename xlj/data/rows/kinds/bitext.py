@@ -24,6 +24,7 @@ class Bitext(RowKind):
     source = "data.parallel"
     columns = ("source", "target")
     length = "data.pair_length"
+    has_halves = True
 
     def fields(self, length: int, ids: str) -> tuple[Field, ...]:
         """Returns the fields `first` and `second`."""
