@@ -302,6 +302,58 @@ def test_integer_weights_lose_little(weights, zero, tmp_path, random_encoder):
         np.testing.assert_allclose(scales[largest > 0] * 127, largest[largest > 0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("weights", ["int8", "uint8"])
+@pytest.mark.parametrize("name", ["xlm-roberta", "modernbert, plain"])
+def test_tokens_with_large_inner_vectors_do_not_change_the_precision_of_others(
+    name, weights, tmp_path, vocabulary
+):
+    """The inner vectors of feed-forward layers have a scale for each token.
+
+    Those of token 7 in layer 0 are hundreds of times as large as the others. onnx's evaluator in
+    Python, which fuses no operators, computes what the graph means.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    model = MODELS[name]
+    params = encoder.init(jax.random.key(0), model, vocabulary.size, 0)
+    params = jax.tree.map(lambda x: np.array(x) * (8 if x.std() else 1), params)
+    signs = np.resize([1, -1], model.hidden)
+    params["embeddings"]["word"][7] = 100 * signs
+    inner = params["layers"]["feed_forward"]["inner"]
+    inner["kernel"][0, :, 0] = 60 * signs
+    rng = np.random.default_rng(2)
+    if model.feed_forward == "gelu":
+        inner["bias"][0, 0] = -1000
+        outer = params["layers"]["feed_forward"]["outer"]
+        outer["bias"] = rng.normal(0, 1, outer["bias"].shape).astype(np.float32)
+    tokens = rows_of(rng, [30, 12, 25], vocabulary.size)
+    tokens[tokens == 7] = 8
+    tokens[1, 3] = 7
+    exact = Runner(tmp_path / "model.onnx", params, model, vocabulary)
+    run = Runner(tmp_path / "int8.onnx", params, model, vocabulary, weights=weights)
+    (expected,), (actual,) = exact(tokens), run(tokens)
+    is_other = (tokens != PAD) & (tokens != 7)
+    error = np.linalg.norm(actual - expected, axis=-1) / np.linalg.norm(expected, axis=-1)
+    assert error[is_other].mean() < 0.05  # with one scale: 0.29 to 0.45
+    (plain,) = ReferenceEvaluator(str(tmp_path / "int8.onnx")).run(None, run.feed(tokens))
+    is_real = tokens != PAD
+    assert_close(actual[is_real], plain[is_real])
+
+
+def test_logits_of_integer_weights_lose_little(tmp_path, vocabulary):
+    model = MODELS["xlm-roberta"]
+    params = draw(model, vocabulary.size)
+    parts = {part: params[part] for part in encoder.PARTS if part in params}
+    parts["prediction_head"] = params["prediction_head"]
+    tokens = rows_of(np.random.default_rng(2), [30, 12], vocabulary.size)
+    exact = Runner(tmp_path / "model.onnx", parts, model, vocabulary)
+    run = Runner(tmp_path / "int8.onnx", parts, model, vocabulary, weights="int8")
+    (expected,), (actual,) = exact(tokens), run(tokens)
+    expected, actual = expected[tokens != PAD], actual[tokens != PAD]
+    assert actual.shape == expected.shape and (actual != expected).any()
+    assert np.linalg.norm(actual - expected) < 0.1 * np.linalg.norm(expected)
+
+
 def test_a_missing_library_is_an_error(monkeypatch):
     import sys
 

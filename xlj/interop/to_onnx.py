@@ -6,9 +6,10 @@ architecture of an export has one. Masks, rotary positions and position biases a
 all layers.
 
 int8 weights (`Weights`) are symmetric. The matrices of the encoder have a scale for each output,
-the word embeddings a scale for each row. Vectors are quantized when the graph runs, with one scale
-for each batch, by the operator DynamicQuantizeLinear. Task heads and sentence modules stay float32:
-they are small, and are applied to one vector of a text.
+the word embeddings a scale for each row. Vectors are quantized when the graph runs: the inner
+vectors of feed-forward layers with a scale for each token, since those of a few tokens are far
+larger than all others, and the other vectors with one scale for each batch. Task heads and sentence
+modules stay float32: they are small, and are applied to one vector of a text.
 """
 
 import json
@@ -46,6 +47,8 @@ from xlj.models.positions import buckets, rotary_frequencies
 
 _ROWS, _LENGTH = "batch_size", "sequence_length"
 _BOOL, _FLOAT, _INT64 = 9, 1, 7  # `onnx.TensorProto.DataType`
+_LEAST_GELU = -0.17  # GELU is larger everywhere
+_ZERO_OF_BOUNDED = 32  # the integer of 0 for values that are bounded below
 _HIDES = -1e30  # the score of a key that a query does not see, as in `attention.reference`
 
 
@@ -55,6 +58,17 @@ class _Masks(NamedTuple):
     scores: str
     cosines: str
     sines: str
+
+
+class _Quantized(NamedTuple):
+    """Vectors: the integers, uint8, minus `zero` and times the scale."""
+
+    integers: str
+    zero: str
+    scale: str = ""
+    """The scale of all vectors, []; empty if each token has its own."""
+    token_scales: str = ""
+    """The scales of tokens, [rows, length, 1]; empty if all have one."""
 
 
 def write(
@@ -214,12 +228,15 @@ class _Writer:
         names: Sequence[str],
         layer: int,
         factors: Sequence[float] = (1.0,),
+        quantize: Callable[[str], _Quantized] | None = None,
     ) -> str:
         """Computes linear layers of the same input as one product, in the type of the weights.
 
         Args:
           names: of the linear layers. Their outputs are concatenated.
           factors: by which the outputs of each layer are multiplied.
+          quantize: adds the operators that quantize the input, for integer weights; None for one
+            scale for each batch.
         """
         kernels = [self._params[f"{name}/kernel"] for name in names]
         shape = kernels[0].shape[1], sum(kernel.shape[2] for kernel in kernels)
@@ -228,24 +245,58 @@ class _Writer:
             scaled = [a[layer] * np.float32(f) for a, f in zip(arrays, factors, strict=True)]
             return np.concatenate(scaled, axis=-1)
 
-        y = self._product(x, f"{'+'.join(names)}/kernel/{layer}", shape, kernels, read)
+        name = f"{'+'.join(names)}/kernel/{layer}"
+        y = self._product(x, name, shape, kernels, read, quantize or self._by_batch)
         if f"{names[0]}/bias" not in self._params:
             return y
         biases = [self._params[f"{name}/bias"] for name in names]
         name = f"{'+'.join(names)}/bias/{layer}"
         return self._op("Add", y, self._graph.weight(name, shape[1:], biases, read))
 
-    def _product(self, x: str, name: str, shape: tuple[int, int],
-                 sources: Sequence[Any], read: Callable) -> str:  # fmt: skip
+    def _product(self, x: str, name: str, shape: tuple[int, int], sources: Sequence[Any],
+                 read: Callable, quantize: Callable[[str], _Quantized]) -> str:  # fmt: skip
         """Computes x [..., inputs] @ matrix [inputs, outputs], in the type of the weights."""
         op = self._op
         if self._weights == "float32":
             return op("MatMul", x, self._graph.weight(name, shape, sources, read))
         matrix, scales = self._quantized(name, shape, sources, read, axis=0)
         zero = self._constant(128 if self._weights == "uint8" else 0, WEIGHTS[self._weights])
-        integers, scale, shift = op("DynamicQuantizeLinear", x, count=3)
-        y = op("Cast", op("MatMulInteger", integers, matrix, shift, zero), to=_FLOAT)
-        return op("Mul", y, op("Mul", scale, scales))
+        of_x = quantize(x)
+        y = op("Cast", op("MatMulInteger", of_x.integers, matrix, of_x.zero, zero), to=_FLOAT)
+        # If the scales of tokens were multiplied with those of outputs first, onnxruntime (1.32)
+        # would replace the products and the following bias by one operator, with wrong results.
+        y = op("Mul", y, op("Mul", of_x.scale, scales) if of_x.scale else scales)
+        return op("Mul", y, of_x.token_scales) if of_x.token_scales else y
+
+    def _by_batch(self, x: str) -> _Quantized:
+        """Quantizes vectors with one scale for all."""
+        integers, scale, zero = self._op("DynamicQuantizeLinear", x, count=3)
+        return _Quantized(integers, zero, scale=scale)
+
+    def _by_token(self, x: str, width: int, least: float | None = None) -> _Quantized:
+        """Quantizes vectors [rows, length, width] with a scale for each token.
+
+        onnxruntime takes one zero for all tokens. Without `least`, the integers are symmetric to
+        128. With `least`, they are symmetric to `_ZERO_OF_BOUNDED`, so more of them are positive.
+
+        Args:
+          least: no value is smaller than this negative number; None if values have no bound.
+        """
+        op, last = self._op, self._ints(-1)
+        if least is None:
+            zero = 128
+            largest = op("ReduceMax", op("Abs", x), last)
+            scales = op("Div", largest, self._constant(127.0))
+        else:
+            zero = _ZERO_OF_BOUNDED
+            scales = op("Div", op("ReduceMax", x, last), self._constant(255.0 - zero))
+            scales = op("Max", scales, self._constant(-least / zero))
+        flat = op("Reshape", scales, last)
+        zeros = op("Expand", self._constant(zero, np.uint8), op("Shape", flat))
+        vectors = op("Reshape", x, self._ints(-1, width))
+        integers = op("QuantizeLinear", vectors, flat, zeros, axis=0)
+        integers = op("Reshape", integers, op("Shape", x))
+        return _Quantized(integers, self._constant(zero, np.uint8), token_scales=scales)
 
     def _norm(self, x: str, name: str, layer: int | None = None) -> str:
         op, model = self._op, self._model
@@ -466,7 +517,12 @@ class _Writer:
             else:
                 active = op("Mul", active, op("Sigmoid", active))
             x = op("Mul", active, factor)
-        return self._wide_linear(x, ["layers/feed_forward/outer"], layer)
+        # The products of gated layers have no bound.
+        least = _LEAST_GELU if model.feed_forward == "gelu" else None
+        name = "layers/feed_forward/outer"
+        width = self._params[f"{name}/kernel"].shape[1]
+        quantize = partial(self._by_token, width=width, least=least)
+        return self._wide_linear(x, [name], layer, quantize=quantize)
 
     # Heads and sentence modules.
 
@@ -495,6 +551,7 @@ class _Writer:
                 (shape[1], shape[0]),
                 sources,
                 lambda *arrays: read(*arrays).T,
+                self._by_batch,
             )
         if f"{head}/bias" not in self._params:
             return y
