@@ -162,6 +162,7 @@ def _open(file: Path) -> Any:
         ) from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
+    options.enable_mem_pattern = False  # it keeps memory for each shape of a batch
     try:
         return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no public type

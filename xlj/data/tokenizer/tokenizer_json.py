@@ -236,7 +236,8 @@ def load_tokenizer(model: bytes) -> Any:
     import tokenizers
 
     with convert_errors(f"cannot be read as tokenizer.json by tokenizers {tokenizers.__version__}"):
-        tokenizer = tokenizers.Tokenizer.from_str(model.decode())
+        # A str of XLM-R's file would take four bytes per character, 60 MB.
+        tokenizer = tokenizers.Tokenizer.from_buffer(model)
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
