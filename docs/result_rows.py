@@ -69,9 +69,9 @@ def of_library_rows(kind: str, languages: Iterable[str]) -> dict[str, Callable[.
     return {name: partial(of_library, name) for name in names}
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=2)
 def loaded(model: Path) -> xlj.Encoder:
-    """Loads the encoder, once for all rows of a command."""
+    """Loads an encoder, once for all rows of a command."""
     return xlj.load(model)
 
 
@@ -224,18 +224,22 @@ def adapt(name: str, seed: int, model: Path, data: Path) -> Scores:
         both = (record[time].get(measure, {}) for time in ("before", "after"))
         scores[measure] = [{k: round(v, 3) for k, v in values.items()} for values in both]
     for language in MEASURED:
-        sides = ntrex_sides(language, data)
-        before, after = (hits(folder, *sides) for folder in (model, output / "model"))
+        before, after = (ntrex_hits(each, language, data) for each in (model, output / "model"))
         difference = paired_bootstrap(before, after)
         scores[language] = [percent(before.mean()), percent(after.mean())]
         scores[f"{language}, difference"] = [percent(each) for each in difference]
     return scores
 
 
-def hits(model: Path, sentences: list[str], english: list[str]) -> np.ndarray:
+@functools.cache
+def ntrex_hits(folder: Path, language: str, data: Path) -> np.ndarray:
+    """Returns `hits` of a language of NTREX, once for all rows of a command."""
+    return hits(loaded(folder), *ntrex_sides(language, data))
+
+
+def hits(encoder: xlj.Encoder, sentences: list[str], english: list[str]) -> np.ndarray:
     """Returns for each sentence in how many of both directions its translation is found, divided by
     two, float64 [sentences]."""
-    encoder = loaded(model)
     vectors = encoder.encode(sentences), english_vectors(encoder, None, tuple(english))
     nearest = search.nearest(*vectors)
     lines = np.arange(len(english))
@@ -292,7 +296,7 @@ def trimmed(name: str, model: Path, data: Path) -> Scores:
     for language, of_tatoeba in list(KEPT.items())[1:]:
         sets = {"ntrex": ntrex_sides(language, data), "tatoeba": tatoeba_sides(of_tatoeba, data)}
         for test, sides in sets.items():
-            found = hits(folder, *(side[:SENTENCES] for side in sides))
+            found = hits(encoder, *(side[:SENTENCES] for side in sides))
             scores[f"{test}, {language}"] = percent(found.mean())
     _, english = ntrex_sides("de", data)
     began = time.process_time()

@@ -1,0 +1,267 @@
+"""The rows `sentences-*` of docs/experiments/multilingual_e5.md: encoders trained on Yoruba pairs.
+
+Each row trains multilingual-e5-small on MAFAND's pairs of Yoruba and English, and measures
+retrieval before and after. The trainer of sentence-transformers is the peer: it gets the same
+texts, loss, number of examples a step, optimizer, schedule and precision. It needs:
+pip install -e '.[peers]' datasets accelerate
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from result_rows import TATOEBA, hits
+
+import xlj
+from xlj.api.data_sets import Scores, ntrex_sides, percent, tatoeba_sides
+from xlj.evaluation.bootstrap import paired_bootstrap
+from xlj.io import files
+from xlj.training import metrics
+
+STEPS, ROWS_PER_STEP, LENGTH = 300, 32, 128
+RATE, WARMUP, DECAY, CLIP, TEMPERATURE = 3e-5, 30, 0.01, 1.0, 0.05
+FROM_STEP = 20
+"""The first step whose time counts: compilation and the first steps do not."""
+
+NEGATIVES = ("--config.objectives.contrast.negatives=3",)
+GUARD = (
+    "--config.objectives.contrast.guard=True",
+    "--config.objectives.contrast.guard_margin=-0.1",
+)
+MATRYOSHKA = ("--config.objectives.contrast.dimensions=64,128",)
+WAYS: dict[str, tuple[str, ...]] = {
+    "xlj": (),
+    "negatives": NEGATIVES,
+    "guard": GUARD,
+    "negatives and guard": (*NEGATIVES, *GUARD),
+    "matryoshka": MATRYOSHKA,
+}
+"""The flags of each way, in addition to those of `xlj`."""
+PEER = "sentence-transformers"
+SETS = {
+    "ntrex yo": lambda data: ntrex_sides("yo", data),
+    "mafand yo": lambda data: pairs_of(data / "parallel/mafand/test/en-yo.tsv.gz"),
+    "ntrex de": lambda data: ntrex_sides("de", data),
+    "ntrex sw": lambda data: ntrex_sides("sw", data),
+}
+"""The test sets: sentences of a language, and of English."""
+
+
+def pairs_of(file: Path) -> tuple[list[str], list[str]]:
+    """Reads pairs of English and another language; returns the other sentences, and the English."""
+    rows = [line.split("\t") for line in files.lines(file)]
+    return [row[1] for row in rows], [row[0] for row in rows]
+
+
+def train(way: str, seed: int, model: Path, data: Path) -> tuple[Path, float]:
+    """Trains, unless it is done; returns the folder of the encoder, and examples per second."""
+    folder = model.parent / "sentences" / f"{way.replace(' ', '-')}-{seed}"
+    record = folder / "speed.json"
+    if not record.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        examples = write_examples(folder.parent, data)
+        per_step = examples_per_step(model, examples)
+        run = train_peer if way == PEER else partial(train_xlj, way)
+        record.write_text(json.dumps(per_step * run(seed, model, examples, folder, per_step)))
+    return folder / "model", json.loads(record.read_text())
+
+
+def write_examples(folder: Path, data: Path) -> Path:
+    """Writes the training pairs without duplicates, queries in Yoruba and passages in English."""
+    sides = pairs_of(data / "parallel/mafand/train/en-yo.tsv.gz")
+    pairs = dict(zip(*sides, strict=True)).items()
+    file, lines = folder / "yo.jsonl", [json.dumps({"query": a, "pos": [b]}) for a, b in pairs]
+    content = "\n".join(lines) + "\n"
+    if not file.exists() or file.read_text("utf-8") != content:  # rows depend on the time
+        file.write_text(content, "utf-8")
+    return file
+
+
+def flags_of(model: Path, examples: Path) -> list[str]:
+    contrast = {
+        "batch_size": ROWS_PER_STEP,
+        "query_length": LENGTH,
+        "directions": "query_to_passage,passage_to_query",
+        "temperature": TEMPERATURE,
+    }
+    values = {
+        "init_from": model,
+        "data.languages": "yo",
+        "data.examples": examples,
+        "data.held_out_share": 0,
+        "data.passage_length": LENGTH,
+        "data.cache": examples.parent / "rows",
+        "model.dtype": "bfloat16",
+        "optimizer.learning_rate": RATE,
+        "optimizer.warmup_steps": WARMUP,
+        "optimizer.weight_decay": DECAY,
+        "optimizer.clip_norm": CLIP,
+        "optimizer.b2": 0.999,
+        "optimizer.epsilon": 1e-8,
+        "train.steps": STEPS,
+        "train.log_every": FROM_STEP,
+        "train.eval_every": STEPS,
+        "train.checkpoint_every": STEPS,
+    }
+    values |= {f"objectives.contrast.{name}": value for name, value in contrast.items()}
+    return [f"--config.{name}={value}" for name, value in values.items()]
+
+
+def examples_per_step(model: Path, examples: Path) -> int:
+    """Returns the mean number of examples of a step of xlj, whose rows hold one or several."""
+    flags = flags_of(model, examples)
+    run(["xlj.prepare", "--config=configs/sentences.py", *flags])
+    (manifest,) = (examples.parent / "rows").glob("*/manifest.json")
+    (task,) = json.loads(manifest.read_text())["tasks"]
+    return round(ROWS_PER_STEP * task["train"]["sentences"] / task["train"]["rows"])
+
+
+def train_xlj(way: str, seed: int, model: Path, examples: Path, folder: Path, _: int) -> float:
+    """Trains with xlj and exports; returns steps per second."""
+    if "negatives" in way:
+        mined = examples.parent / "mined" / examples.name
+        mined.parent.mkdir(exist_ok=True)
+        if not mined.exists():
+            run(
+                [
+                    *("xlj.mine", "--negatives", f"--checkpoint={model}", "--ranks=2-50"),
+                    *("--count=3", f"--examples={examples}", f"--output={mined}"),
+                ]
+            )
+        examples = mined
+    flags = [*flags_of(model, examples), *WAYS[way], f"--config.train.seed={seed}"]
+    workdir = folder / "run"
+    run(["xlj.train", "--config=configs/sentences.py", f"--workdir={workdir}", *flags])
+    run(["xlj.convert", "export", f"--checkpoint={workdir}", f"--output={folder / 'model'}"])
+    times = {
+        line["step"]: line["time/seconds"]
+        for line in metrics.read(workdir)
+        if "time/seconds" in line
+    }
+    return (STEPS - FROM_STEP) / (times[STEPS] - times[FROM_STEP])
+
+
+def run(command: list[str]) -> None:
+    subprocess.run([sys.executable, "-m", *command], check=True, stdout=sys.stderr)
+
+
+def train_peer(seed: int, model: Path, examples: Path, folder: Path, per_step: int) -> float:
+    """Trains with sentence-transformers; returns steps per second."""
+    import torch
+    from datasets import Dataset
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.losses import MultipleNegativesSymmetricRankingLoss
+    from transformers import TrainerCallback
+
+    times: dict[int, float] = {}
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            times[state.global_step] = time.monotonic()
+
+    torch.set_num_threads(2)
+    records = [json.loads(line) for line in examples.read_text("utf-8").splitlines()]
+    texts = {
+        "anchor": [each["query"] for each in records],
+        "positive": [each["pos"][0] for each in records],
+    }
+    encoder = SentenceTransformer(str(model), device="cpu")
+    encoder.max_seq_length = LENGTH
+    settings = SentenceTransformerTrainingArguments(
+        output_dir=str(folder / "run"),
+        max_steps=STEPS,
+        per_device_train_batch_size=per_step,
+        learning_rate=RATE,
+        warmup_steps=WARMUP,
+        weight_decay=DECAY,
+        max_grad_norm=CLIP,
+        lr_scheduler_type="linear",
+        bf16=True,
+        use_cpu=True,
+        seed=seed,
+        batch_sampler="no_duplicates",
+        save_strategy="no",
+        logging_steps=FROM_STEP,
+        report_to="none",
+    )
+    loss = MultipleNegativesSymmetricRankingLoss(encoder, scale=1 / TEMPERATURE)
+    trainer = SentenceTransformerTrainer(
+        model=encoder,
+        args=settings,
+        train_dataset=Dataset.from_dict(texts),
+        loss=loss,
+        callbacks=[Clock()],
+    )
+    trainer.train()
+    encoder.save_pretrained(str(folder / "model"))
+    return (STEPS - FROM_STEP) / (times[STEPS] - times[FROM_STEP])
+
+
+def measure(way: str, seed: int, model: Path, data: Path) -> Scores:
+    """Trains, and measures retrieval before and after on the sets, and on Tatoeba.
+
+    A pair of scores has the accuracies before and after, the means of both directions, without a
+    prefix. "difference" is that of the accuracies, with the 95 % interval of the paired bootstrap
+    over sentences.
+    """
+    folder, speed = train(way, seed, model, data)
+    scores: Scores = {"examples per second": round(speed, 1)}
+    for name in SETS:
+        before, after = (found(each, name, data) for each in (model, folder))
+        scores[name] = [percent(before.mean()), percent(after.mean())]
+        scores[f"{name}, difference"] = [percent(x) for x in paired_bootstrap(before, after)]
+    means = [
+        [found(each, f"tatoeba {language}", data).mean() for language in TATOEBA]
+        for each in (model, folder)
+    ]
+    return scores | {"tatoeba": [percent(np.mean(each)) for each in means]}
+
+
+def forgets(seed: int, model: Path, data: Path) -> Scores:
+    """Measures each language of Tatoeba before and after the training of `xlj`."""
+    folder, _ = train("xlj", seed, model, data)
+    scores: Scores = {}
+    for file in sorted((data / "tatoeba").glob("tatoeba.*-eng.eng.gz")):
+        language = file.name.split(".")[1].removesuffix("-eng")
+        before, after = (found(each, f"tatoeba {language}", data) for each in (model, folder))
+        difference = [percent(x) for x in paired_bootstrap(before, after)]
+        scores[language] = [len(before), percent(before.mean()), percent(after.mean()), *difference]
+    return scores
+
+
+@functools.cache
+def found(model: Path, name: str, data: Path) -> np.ndarray:
+    """Returns `hits` of a test set: one of `SETS`, or `tatoeba LANGUAGE`."""
+    test, _, language = name.partition(" ")
+    sides = tatoeba_sides(language, data) if test == "tatoeba" else SETS[name](data)
+    return hits(loaded(model), *sides)
+
+
+@functools.lru_cache(maxsize=2)
+def loaded(model: Path) -> xlj.Encoder:
+    return xlj.load(model, compute="bfloat16")
+
+
+ROWS: dict[str, Callable[[Path, Path], Scores]] = {
+    **{
+        f"sentences-{way}-{seed}": partial(measure, way, seed)
+        for way in ("xlj", PEER)
+        for seed in range(3)
+    },
+    **{f"sentences-{way}-0": partial(measure, way, 0) for way in WAYS if way != "xlj"},
+    "sentences-all languages-0": partial(forgets, 0),
+}
+"""The function that measures each row, from the model's folder and the folder of the data."""
