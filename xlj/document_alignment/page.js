@@ -18,7 +18,8 @@ function append(parent, tag, attributes, text) {
   return child;
 }
 
-// An item is [confidence, source, target]; a side is a list of [number, text, id].
+// An item is [confidence, source, target, number of the documents]; a side is a list of
+// [number, text, id].
 function draw(place) {
   const [confidence, source, target] = items[place];
   const gap = isGap(items[place]);
@@ -52,13 +53,17 @@ function show(from) {
   element("next").disabled = end === sorted.length;
 }
 function sort() {
-  sorted = items.map((_, place) => place).sort(orders[element("order").value]);
+  const chosen = element("document") ? element("document").value : "";
+  sorted = items.map((_, place) => place)
+    .filter(place => chosen === "" || items[place][3] === Number(chosen))
+    .sort(orders[element("order").value]);
   show(0);
 }
 const turn = pages => { show(start + pages * AT_ONCE); window.scrollTo(0, 0); };
 element("back").addEventListener("click", () => turn(-1));
 element("next").addEventListener("click", () => turn(1));
 element("order").addEventListener("change", sort);
+if (element("document")) element("document").addEventListener("change", sort);
 element("number").addEventListener("change", () => {
   const place = sorted.indexOf(element("number").valueAsNumber - 1);
   if (place < 0) return;
