@@ -117,33 +117,6 @@ def test_mined_pairs_are_indices_of_the_given_sentences(model):
         model.retrieve(source, [])
 
 
-def test_aligned_documents_have_the_numbers_of_the_given_sentences(model, tmp_path):
-    sentences = [
-        f"the {a} {b}." for a in ("cat", "dog", "man") for b in "sleeps reads eats".split()
-    ]
-    source = [*sentences[:4], "", *sentences[4:]]
-    target = [*sentences[:2], *sentences[3:], " "]
-    pairs = model.align_documents(iter(source), target, layer=1, threshold=0.5)
-    assert [(pair.source, pair.target) for pair in pairs] == [
-        ([i], [target.index(text)]) for i, text in enumerate(source) if text in target and text
-    ]
-    assert pairs.texts == [(source[i], source[i]) for (i,), _, _ in pairs]
-    assert pairs.report["gaps"]["source_sentences"] == 1 and "documents" not in pairs.report
-    file = tmp_path / "source.txt"
-    file.write_text("".join(f"{text}\n" for text in source), "utf-8")
-    for path in (file, str(file)):
-        assert model.align_documents(path, target, layer=1, threshold=0.5) == pairs
-    last = max(pair.confidence for pair in pairs)
-    best = model.align_documents(source, target, layer=1, threshold=last)
-    assert len(pairs) > len(best) > 0 and best.report["left_out"] == len(pairs) - len(best)
-    text = " ".join(sentences[:4]).title()
-    split = model.align_documents([text], sentences, layer=1, paragraphs=True)
-    assert split.report["source_sentences"] == 4 and len(split.texts) == len(split)
-    assert "<iframe" in pairs._repr_html_()
-    with pytest.warns(UserWarning, match="sentences truncated"):
-        model.align_documents(sentences, sentences, layer=1, joins="encode")
-
-
 def test_invalid_arguments_are_refused(model):
     pairs = [("a", "b")]
     for call, message in (
@@ -165,11 +138,6 @@ def test_invalid_arguments_are_refused(model):
         (lambda: model.align([("a", "b"), ("a", 2)]), "pair 1 has the sentence 2; expected a"),
         (lambda: model.align([("a", ["b", 2])]), r"pair 0 has the sentence \['b', 2\]; expected"),
         (lambda: model.score([("a", "b"), {"a", "b"}]), "pair 1 is .*; a pair must have two str"),
-        (lambda: model.align_documents(["a"], [" "]), "target has no sentence"),
-        (lambda: model.align_documents(["a"], ["b", 2]), "sentence 1 is 2, not a string"),
-        (lambda: model.align_documents(["a"], "none.txt"), "none.txt"),
-        (lambda: model.align_documents(["a"], ["b"], joins="mean"), "joins is 'mean'; .* sum, enc"),
-        (lambda: model.align_documents(["a"], ["b"], threshold=2), "threshold=2: expected a conf"),
         (lambda: model.save_pretrained("x"), "save_pretrained needs an encoder that xlj.load"),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -286,8 +254,6 @@ def test_results_are_drawn_in_notebooks_and_converted_to_pandas(model, tmp_path)
     mined = model.mine(["a", "the dog"], ["the dog", "b"]).to_pandas()
     assert isinstance(mined, pandas.DataFrame) and list(mined) == ["source", "target", "score"]
     assert mined.iloc[0]["source"] == mined.iloc[0]["target"] == "the dog"
-    aligned = model.align_documents(["a", "the dog"], ["a", "the dog"]).to_pandas()
-    assert list(aligned["target"]) == ["a", "the dog"] and aligned["target_lines"][1] == [1]
     nearest = model.retrieve(["a", "the dog"], ["the dog", "b"]).to_pandas()
     assert nearest["source"].tolist() == ["a", "the dog"] and nearest["target"][1] == "the dog"
 
