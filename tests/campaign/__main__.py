@@ -140,7 +140,12 @@ def _kills(flags: argparse.Namespace) -> int:
     import jobs
     import kills
 
-    chosen = [job for job in jobs.make(flags.scratch) if flags.only in job.name]
+    job_list = jobs.make(flags.scratch)
+    chosen = [job for job in job_list if flags.only in job.name]
+    if any(job.name not in ("prepare", "train") for job in chosen):
+        for job in job_list:
+            if job.name == "train":  # its result is the model of the other jobs
+                kills.whole(job, flags.scratch)
     counts: dict[str, Counter[str]] = {job.name: Counter() for job in chosen}
     faults = 0
     seconds = 60 * flags.minutes
