@@ -55,7 +55,7 @@ def folder(tmp_path):
         ),
         (
             ["--output={}/o", "--source={}/0.en,{}/ids", "--target={}/0.de,{}/0.de"],
-            "some documents have a column of ids, and others have none",
+            "{}/0.en has no column of ids, but {}/ids has; align them by separate commands",
         ),
         (
             ["--output={}/o", "--source={}/0.en,{}/blank", "--target={}/0.de,{}/0.de"],

@@ -177,9 +177,11 @@ def _align_all(
     from xlj.io import atomic
 
     read = [_read(flags, pair, splitter, skipping) for pair in paths]
-    if len({bool(source.ids or target.ids) for source, target in read}) > 1:
+    with_ids = [bool(source.ids or target.ids) for source, target in read]
+    if any(with_ids) and not all(with_ids):
+        some, none = (paths[with_ids.index(has_ids)][0] for has_ids in (True, False))
         raise ConfigError(
-            "some documents have a column of ids, and others have none; align them by two commands"
+            f"{none} has no column of ids, but {some} has; align them by separate commands"
         )
     embedder = sentence_vectors.load_embedder(flags)
     aligned = []
