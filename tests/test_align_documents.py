@@ -1,6 +1,7 @@
 """The command align-documents: flags, outputs, shards and resumption."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -138,6 +139,12 @@ def test_outputs_of_several_documents_contain_those_of_each(folder, call, monkey
     assert report["worst"][0]["source_document"] in of_each
     page = (folder / "h").read_text()
     assert page.count("<option") == 3 + 1 + 2 and "2 pairs of documents" in page
+    items = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    texts = {text: number for *_, source, _, number in items for _, text in source}
+    for number in range(2):
+        assert set((folder / f"{number}.en").read_text().splitlines()) == {
+            text for text, of_document in texts.items() if of_document == number
+        }
 
 
 def own_split(paragraph):

@@ -1,8 +1,12 @@
 """`align_documents` of an encoder whose sentence vectors are counts of letters."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import xlj
 from xlj.api.sentence_encoder import SentenceEncoder
 from xlj.config import ConfigError
 
@@ -84,3 +88,12 @@ def test_threshold_paragraphs_and_encoded_joins(model):
 def test_wrong_arguments_are_refused(model, arguments, message):
     with pytest.raises(ConfigError, match=message):
         model.align_documents(**{"source": ["a"], "target": ["b"]} | arguments)
+
+
+def test_code_of_the_page_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs/align_documents.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(xlj, "load", lambda path: Encoder(), raising=False)
+    names = {"english": SOURCE, "german": TARGET}
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], names)
+    assert (tmp_path / "book.html").read_text("utf-8").count("\n[") > len(names["pairs"]) > 0
