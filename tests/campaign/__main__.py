@@ -34,6 +34,8 @@ BLOCK = 4000
 """Number of inputs that one process reads; then a new process starts."""
 STALLED = 90.0
 """Seconds without a new input after which a process counts as hanging."""
+START = 600.0
+"""Seconds until the first input after which a process counts as hanging."""
 
 
 def main() -> int:
@@ -98,6 +100,7 @@ def _fuzz(flags: argparse.Namespace) -> int:
                 faults += report["faults"]
                 number += count
             elif at is None:
+                print(f"the process ended with {code} before its first input")
                 return 1
             else:  # reads the earlier inputs of this block again, to count them
                 faults.append(["", at, f"the process ended with {code}", "", ""])
@@ -128,7 +131,7 @@ def _run_block(
             text = (folder / "at").read_text() if (folder / "at").exists() else ""
             if text and int(text) != at:
                 at, since = int(text), time.monotonic()
-            elif time.monotonic() > since + STALLED:
+            elif time.monotonic() > since + (STALLED if at >= 0 else START):
                 process.kill()
                 process.wait()
     if process.returncode:
