@@ -1,16 +1,19 @@
 """Scores sentence alignments of constructed documents, for docs/align_documents.md.
 
     python docs/compare_document_aligners.py DATA runs/documents --checkpoint=exported \\
-        --languages=de,fr --plans=trial,hard --seeds=0,1,2
+        --languages=de,fr --plans=trial,hard --joins=sum,encode --seeds=0,1,2
 
 DATA is a folder with parallel/ntrex and parallel/mafand. The documents are NTREX, changed by
 docs/construct_documents.py. Sentence vectors are stored in the folder, so the same command resumes.
 Aligners:
 
-- xlj, with sums of vectors, or with --joins=encode.
+- xlj, with sums of vectors, or with the vectors of joined texts (--joins=encode).
 - plain: a programme whose score of a pair is cosine - penalty, on the same vectors (not centred) in
   the same band. The penalty is the best of PENALTIES on the gold.
 - lengths: Gale and Church (1993), with their parameters, but the ratio of lengths of the documents.
+
+A line of the output has the number of texts that were encoded for it, and their CPU seconds; texts
+whose vectors are stored do not count. --joins=sum,encode thus tells what the joins cost.
 
 F1 is computed over pairs. Strict: both sides must equal the gold. Lax: a pair shares a sentence of
 each side with a pair of the gold. Sentences without a counterpart are no pairs.
@@ -32,11 +35,17 @@ from xlj.document_alignment.blocks import SIZES, Blocks
 
 CODES = {"zh": "zh-CN"}
 PENALTIES = (0.76, 0.79, 0.82, 0.85)
+AT_ONCE = 20_000
+"""The number of texts that are encoded before their vectors are stored."""
 Ends = list[tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 class Vectors:
     """Vectors of texts of a language, stored in a folder.
+
+    Attributes:
+      encoded: the number of texts that were encoded.
+      cpu_s: the CPU seconds of encoding.
 
     Args:
       embed: computes the vectors of texts, float32 [texts, width].
@@ -46,6 +55,7 @@ class Vectors:
         self._texts, self._file = folder / f"{language}.txt", folder / f"{language}.npy"
         self._embed, self._places = embed, dict[str, int]()
         self._vectors = np.zeros((0, 0), np.float16)
+        self.encoded, self.cpu_s = 0, 0.0
         if self._texts.exists():
             self._vectors = np.load(self._file)
             texts = self._texts.read_text("utf-8").split("\n")[:-1]
@@ -53,9 +63,13 @@ class Vectors:
 
     def of(self, texts: Sequence[str]) -> np.ndarray:
         """Returns the vectors of texts; computes and stores the missing vectors."""
-        new = sorted({text for text in texts if text not in self._places}, key=len)
-        if new:
+        missing = {text for text in texts if text not in self._places}
+        missing = sorted(missing, key=lambda text: (len(text), text))
+        for k in range(0, len(missing), AT_ONCE):
+            new, start = missing[k : k + AT_ONCE], time.process_time()
             more = self._embed(new).astype(np.float16)
+            self.encoded += len(new)
+            self.cpu_s += time.process_time() - start
             self._vectors = np.concatenate([self._vectors, more]) if self._places else more
             self._places |= {text: len(self._places) + k for k, text in enumerate(new)}
             np.save(self._file, self._vectors)
@@ -178,6 +192,18 @@ def compare(built: Documents, english: Vectors, other: Vectors, joins: str, othe
     return scores
 
 
+def embed_with(checkpoint: str) -> Callable[[Sequence[str]], np.ndarray]:
+    """Returns a function that computes the vectors of texts; it loads the encoder when needed."""
+    embedders: list = []
+
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        if not embedders:
+            embedders.append(load(checkpoint, backend="onnx-int8").embedder())
+        return embedders[0].embed(texts)[0]
+
+    return embed
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -188,16 +214,11 @@ def main() -> None:
     parser.add_argument("--languages", default="de,fr,es,sv,zh,yo,ta")
     parser.add_argument("--plans", default="trial")
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--joins", default="sum", choices=("sum", "encode"))
+    parser.add_argument("--joins", default="sum", help="sum, encode, or both")
     parser.add_argument("--others", action="store_true", help="score the other aligners too")
     flags = parser.parse_args()
-    embedders: list = []
-
-    def embed(texts: Sequence[str]) -> np.ndarray:
-        if not embedders:
-            embedders.append(load(flags.checkpoint, backend="onnx-int8").embedder())
-        return embedders[0].embed(texts)[0]
-
+    flags.folder.mkdir(parents=True, exist_ok=True)
+    embed = embed_with(flags.checkpoint)
     front = [a for a, _ in read_pairs(flags.data / "parallel/mafand/test/en-sw.tsv.gz")]
     english = Vectors(flags.folder, "en", embed)
     for language in flags.languages.split(","):
@@ -207,9 +228,14 @@ def main() -> None:
         for plan in flags.plans.split(","):
             for seed in map(int, flags.seeds.split(",")):
                 built = construct(pairs, PLANS[plan], seed, front)
-                scores = compare(built, english, other, flags.joins, flags.others)
-                row = {"language": language, "plan": plan, "seed": seed, "joins": flags.joins}
-                print(json.dumps(row | scores), flush=True)
+                for joins in flags.joins.split(","):
+                    row = {"language": language, "plan": plan, "seed": seed, "joins": joins}
+                    before = [(side.encoded, side.cpu_s) for side in (english, other)]
+                    row |= compare(built, english, other, joins, flags.others)
+                    after = [(side.encoded, side.cpu_s) for side in (english, other)]
+                    encoded, seconds = np.sum(after, 0) - np.sum(before, 0)
+                    row |= {"encoded": int(encoded), "encode_cpu_s": round(float(seconds), 1)}
+                    print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

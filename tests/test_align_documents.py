@@ -1,10 +1,13 @@
 """The command align-documents: flags, outputs, shards and resumption."""
 
 import json
+import re
 
+import numpy as np
 import pytest
 
 from xlj import align_documents, phrasebook
+from xlj.cli import sentence_vectors
 from xlj.config import ConfigError
 from xlj.io import tmx
 
@@ -34,14 +37,129 @@ def folder(tmp_path):
         (["--output={}/o", "--shard=1/1", "--html={}/h"], "--html has no effect with --shard"),
         (["--ladder={}/l", "--shard=1/1"], "--shard needs a folder"),
         (["--output={}/o", "--source={}/0.en,{}/1.en"], "--source has 2 documents, but --target"),
+        (
+            ["--output={}/1.de", "--source={}/*.en", "--target={}/*.de"],
+            "--output={}/1.de would overwrite --target={}/1.de",
+        ),
+        (["--output={}/o", "--splitter=re:split"], "--splitter splits paragraphs; add --parag"),
+        (
+            ["--output={}/o", "--paragraphs", "--splitter=re:split"],
+            "--splitter=re:split must take the arguments (paragraph)",
+        ),
+        (
+            ["--output={}/o", "--paragraphs", "--splitter=no_module:split"],
+            "--splitter=no_module:split: No module named 'no_module'",
+        ),
+        (
+            ["--output={}/o", "--paragraphs", "--splitter=ast:literal_eval"],
+            "0.en:1: the splitter ast:literal_eval failed: SyntaxError: ",
+        ),
+        (
+            ["--output={}/o", "--source={}/0.en,{}/ids", "--target={}/0.de,{}/0.de"],
+            "{}/0.en has no column of ids, but {}/ids has; align them by separate commands",
+        ),
+        (
+            ["--output={}/o", "--source={}/0.en,{}/blank", "--target={}/0.de,{}/0.de"],
+            "{}/blank has no sentence",
+        ),
+        (
+            ["--output={}/o", "--source={}/0.en,{}/bad", "--target={}/0.de,{}/0.de"],
+            "{}/bad:2: the line is not UTF-8",
+        ),
     ],
 )
 def test_wrong_flags_are_refused_before_any_work(folder, call, flags, error):
     named = [f"--source={folder}/0.en", f"--target={folder}/0.de", "--checkpoint=none"]
     flags = [flag.replace("{}", str(folder)) for flag in flags]
+    (folder / "ids").write_text("GEN 1:1\tOne is here.\nGEN 1:2\tTwo are here.\n")
+    (folder / "blank").write_text("\n \n")
+    (folder / "bad").write_bytes(b"A good line.\nA bad \xff line.\n")
     with pytest.raises(ConfigError) as raised:
         call(align_documents.main, *named, *flags)
     assert error.replace("{}", str(folder)) in str(raised.value)
+
+
+class Letters:
+    """An embedder: the vector of a sentence is the number of each of its letters."""
+
+    truncated = 0
+
+    def embed(self, texts, show_progress_bar=None):
+        rows = [[text.lower().count(chr(97 + k)) for k in range(26)] for text in texts]
+        return np.array([rows], np.float32)
+
+
+def test_outputs_of_several_documents_contain_those_of_each(folder, call, monkeypatch):
+    monkeypatch.setattr(sentence_vectors, "load_embedder", lambda flags: Letters())
+
+    def run(source, target, ending, *more):
+        sides = [f"--source={folder}/{source}", f"--target={folder}/{target}", "--checkpoint=none"]
+        files = [f"--output={folder}/o.{ending}", f"--ladder={folder}/l", f"--html={folder}/h"]
+        flags = [*sides, *files, "--scores", "--threshold=0.3", *more]
+        report = json.loads(call(align_documents.main, *flags).out)
+        return report, (folder / f"o.{ending}").read_text(), (folder / "l").read_text()
+
+    for ending, more in (("tsv", []), ("jsonl", []), ("tmx", ["--languages=en,de"])):
+        each = [run(f"{k}.en", f"{k}.de", ending, *more) for k in range(2)]
+        report, pairs, ladder = run("[01].en", "[01].de", ending, *more)
+        names = [[str(folder / f"{k}.{side}") for side in ("en", "de")] for k in range(2)]
+        if ending == "tsv":
+            assert pairs == "".join(text for _, text, _ in each)
+        elif ending == "jsonl":
+            expected = [
+                json.loads(line) | {"source_document": source, "target_document": target}
+                for (source, target), (_, text, _) in zip(names, each, strict=True)
+                for line in text.splitlines()
+            ]
+            assert [json.loads(line) for line in pairs.splitlines()] == expected
+        else:
+            lists = [text.split("<tu>") for _, text, _ in each]
+            assert pairs.count("<tu>") == sum(len(units) - 1 for units in lists) > 20
+            assert pairs.count(f'"x-source-document">{names[1][0]}<') == len(lists[1]) - 1
+            assert list(tmx.read(folder / "o.tmx"))
+        rungs = [
+            "\t".join([line, *map(json.dumps, pair)])
+            for pair, (_, _, lines) in zip(names, each, strict=True)
+            for line in lines.splitlines()
+        ]
+        assert ladder.splitlines() == rungs
+    of_each = {pair[0]: report for pair, (report, _, _) in zip(names, each, strict=True)}
+    assert [one["source"] for one in report["documents"]] == sorted(
+        of_each, key=lambda name: of_each[name]["confidence"]
+    )
+    for one in report["documents"]:
+        assert all(
+            of_each[one["source"]][key] == one[key] for key in ("confidence", "kinds", "gaps")
+        )
+    for key in ("pairs", "left_out", "source_sentences"):
+        assert report[key] == sum(one[key] for one in of_each.values())
+    gaps = [one["gaps"] for one in of_each.values()]
+    assert report["gaps"]["count"] == sum(one["count"] for one in gaps)
+    assert report["gaps"]["longest"] == max(one["longest"] for one in gaps)
+    assert report["worst"][0]["source_document"] in of_each
+    page = (folder / "h").read_text()
+    assert page.count("<option") == 3 + 1 + 2 and "2 pairs of documents" in page
+    items = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    texts = {text: number for *_, source, _, number in items for _, text in source}
+    for number in range(2):
+        assert set((folder / f"{number}.en").read_text().splitlines()) == {
+            text for text, of_document in texts.items() if of_document == number
+        }
+
+
+def own_split(paragraph):
+    return f" {paragraph}".split(" and ")
+
+
+def test_a_function_of_the_user_splits_paragraphs(folder, call, monkeypatch):
+    monkeypatch.setattr(sentence_vectors, "load_embedder", lambda flags: Letters())
+    (folder / "p").write_text("One is here and two are. Three and  \n")
+    flags = [f"--source={folder}/p", f"--target={folder}/p", "--checkpoint=none", "--paragraphs"]
+    flags += [f"--splitter={__name__}:own_split", f"--output={folder}/o.jsonl"]
+    call(align_documents.main, *flags)
+    records = [json.loads(line) for line in (folder / "o.jsonl").read_text().splitlines()]
+    sentences = [sentence for record in records for sentence in record["source_sentences"]]
+    assert sentences == ["One is here", "two are. Three and"]
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ r"""Aligns the sentences of two documents that are translations, and writes sent
 
 A document has one sentence per line or, with --paragraphs, one paragraph. A pair has one to four
 sentences of each side; other sentences have no counterpart. The command prints a report. --ladder
-writes the line numbers of the pairs, and --html a page to read both sides. --shard=I/N divides
-lists of documents among hosts. More: docs/align_documents.md
+writes the line numbers of the pairs, and --html a page to read both sides. --source and --target
+may name several documents each. --shard=I/N divides them among hosts. More: docs/align_documents.md
 """
 
 import json
@@ -23,10 +23,12 @@ from xlj.config.choices import JOINS, PAIR_FORMATS
 from xlj.io.malformed import Skipping
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
-    from xlj.document_alignment.blocks import Blocks
-    from xlj.document_alignment.documents import Document
+    from xlj.document_alignment.documents import Document, Splitter
     from xlj.document_alignment.pair_formats import Aligned, Writer
-    from xlj.retrieval.sentence_embedder import SentenceEmbedder
+    from xlj.io.json_file import Record
+
+Paths = Sequence[tuple[Path, Path]]
+"""The paths of pairs of documents."""
 
 
 def _add_flags(parser: Parser) -> None:
@@ -35,8 +37,8 @@ def _add_flags(parser: Parser) -> None:
     for name in ("--source", "--target"):
         parser.add_file(
             name,
-            "document; may be compressed. With --shard, several documents: document n of --source "
-            "is aligned with document n of --target",
+            "document; may be compressed. Several documents: a pattern ('text/*.txt') or names "
+            "separated by commas. Document n of --source is aligned with document n of --target",
             required=True,
         )
     parser.add_columns(
@@ -49,13 +51,21 @@ def _add_flags(parser: Parser) -> None:
         help="a line is a paragraph: split it into sentences by rules of the script",
     )
     add(
+        "--splitter",
+        metavar="MODULE:FUNCTION",
+        help="for --paragraphs: your function, which takes a paragraph and returns a list of "
+        "sentences [the rules]",
+    )
+    add(
         "--joins",
         choices=JOINS,
         default="sum",
         help="vectors of joined sentences. sum: the sum of the vectors of the sentences. encode: "
         "the vector of the joined text, which takes about ten times as long [sum]",
     )
-    parser.add_file("--output", "file for the pairs; with --shard, a folder of parts")
+    parser.add_file(
+        "--output", "file for the pairs of all documents; with --shard, a folder of parts"
+    )
     add(
         "--output_format",
         choices=PAIR_FORMATS,
@@ -65,8 +75,8 @@ def _add_flags(parser: Parser) -> None:
     add("--languages", metavar="A,B", help="for TMX: the languages of both sides, such as en,de")
     parser.add_file(
         "--ladder",
-        "file for the zero-based line numbers of each pair, `[3, 4] TAB [5]`; with --shard, parts "
-        "always have such a file",
+        "file for the zero-based line numbers of each pair, `[3, 4] TAB [5]`, and the names of the "
+        "documents if there are several. With --shard, parts always have such a file",
     )
     parser.add_file("--html", "file for an HTML page to read both documents, worst pairs first")
     add(
@@ -81,7 +91,7 @@ def _add_flags(parser: Parser) -> None:
     outputs.add_shard_flag(parser)
 
 
-def check(flags: Namespace) -> tuple[str, list[str]]:
+def check(flags: Namespace, paths: Paths) -> tuple[str, list[str]]:
     """Raises a `ConfigError` if flags contradict each other, or an output cannot be written.
 
     Returns:
@@ -89,6 +99,8 @@ def check(flags: Namespace) -> tuple[str, list[str]]:
     """
     if not 0 <= flags.threshold <= 1:
         raise ConfigError(f"--threshold={flags.threshold}: expected a confidence from 0 to 1")
+    if flags.splitter and not flags.paragraphs:
+        raise ConfigError("--splitter splits paragraphs; add --paragraphs")
     files = ("output", "ladder", "html")
     if not any(getattr(flags, name) for name in files):
         raise ConfigError("nothing to do: name a file for the pairs with --output=FILE")
@@ -99,9 +111,9 @@ def check(flags: Namespace) -> tuple[str, list[str]]:
             if getattr(flags, name):
                 raise ConfigError(f"--{name} has no effect with --shard; remove it")
         outputs.check_folder("output", flags.output)
-    inputs: list[tuple[str, Any]] = [
-        (name, getattr(flags, name)) for name in ("checkpoint", "source", "target")
-    ]
+    inputs: list[tuple[str, Any]] = [("checkpoint", flags.checkpoint)]
+    for source, target in paths:
+        inputs += ("source", source), ("target", target)
     for name in () if flags.shard else files:
         outputs.check_output(name, getattr(flags, name), inputs)
         inputs.append((name, getattr(flags, name)))
@@ -119,12 +131,10 @@ def check(flags: Namespace) -> tuple[str, list[str]]:
 
 @command.entry("align_documents", __doc__, _add_flags)
 def main(flags: Namespace) -> None:
-    """Aligns two documents or, with --shard, the missing documents of this shard."""
-    name, languages = check(flags)
-    from xlj.document_alignment import page, pair_formats, report
-    from xlj.io import atomic, file_ranges
+    """Aligns all documents or, with --shard, the missing documents of this shard."""
+    from xlj.document_alignment import pair_formats
+    from xlj.io import file_ranges
 
-    write = pair_formats.writer(name, flags.scores, languages)
     sources, targets = (
         file_ranges.files_of_flag(side, getattr(flags, side)) for side in ("source", "target")
     )
@@ -133,35 +143,78 @@ def main(flags: Namespace) -> None:
             f"--source has {len(sources)} documents, but --target has {len(targets)}; expected the "
             "same number, in the same order"
         )
+    paths = list(zip(sources, targets, strict=True))
+    name, languages = check(flags, paths)
+    write = pair_formats.writer(name, flags.scores, languages)
+    splitter = _splitter(flags)
     skipping = Skipping(flags.malformed, "--malformed")
     if flags.shard:
-        _align_shard(flags, name, list(zip(sources, targets, strict=True)), write, skipping)
-        return
-    if len(sources) > 1:
-        raise ConfigError("several documents need --shard, such as --shard=1/1")
-    documents = _read(flags, (sources[0], targets[0]), skipping)
-    aligned = _align(flags, sentence_vectors.load_embedder(flags), documents)
+        _align_shard(flags, name, paths, write, splitter, skipping)
+    else:
+        _align_all(flags, paths, write, splitter, skipping)
+
+
+def _splitter(flags: Namespace) -> "Splitter | None":
+    """Returns the function that splits paragraphs; None if a line is a sentence."""
+    from xlj.config.user_code import check_arguments, function_of
+    from xlj.data.text.splitting import split
+
+    if not flags.splitter:
+        return split if flags.paragraphs else None
+    check_arguments(flags.splitter, "--splitter", ("paragraph",))
+    return function_of(flags.splitter, "--splitter")
+
+
+def _align_all(
+    flags: Namespace,
+    paths: Paths,
+    write: "Writer",
+    splitter: "Splitter | None",
+    skipping: Skipping,
+) -> None:
+    """Aligns all documents, and writes all outputs at the end."""
+    from xlj.document_alignment import encoding, page, pair_formats, report
+    from xlj.io import atomic
+
+    read = [_read(flags, pair, splitter, skipping) for pair in paths]
+    with_ids = [bool(source.ids or target.ids) for source, target in read]
+    if any(with_ids) and not all(with_ids):
+        some, none = (paths[with_ids.index(has_ids)][0] for has_ids in (True, False))
+        raise ConfigError(
+            f"{none} has no column of ids, but {some} has; align them by separate commands"
+        )
+    embedder = sentence_vectors.load_embedder(flags)
+    aligned = []
+    for pair, documents in zip(paths, read, strict=True):
+        names = tuple(map(str, pair)) if len(paths) > 1 else ()
+        result = encoding.align(embedder, *documents, flags.joins)
+        aligned.append(result._replace(names=names))
+    sentence_vectors.report_truncated(embedder)
     summary = report.summarise(aligned, flags.threshold)
-    selected = pair_formats.select(aligned, flags.threshold)
+    selected = [pair_formats.select(each, flags.threshold) for each in aligned]
     for path, lines in ((flags.output, write), (flags.ladder, pair_formats.ladder)):
         if path:
             _write(path, lines, selected)
     if flags.html:
+        title = " and ".join(path.name for path in paths[0])
+        if len(paths) > 1:
+            title = f"{len(paths):,} pairs of documents"
         with atomic.writing(flags.html) as file:
-            page.write(file, f"{sources[0].name} and {targets[0].name}", aligned, summary)
+            page.write(file, title, aligned, summary)
     skipping.report()
-    print(json.dumps(summary, ensure_ascii=False))
+    _print(summary)
 
 
 def _align_shard(
     flags: Namespace,
     format_name: str,
-    documents: Sequence[tuple[Path, Path]],
+    documents: Paths,
     write: "Writer",
+    splitter: "Splitter | None",
     skipping: Skipping,
 ) -> None:
     """Aligns the missing documents of this shard; each pair of documents is a part."""
-    from xlj.document_alignment import pair_formats, report
+    from xlj.document_alignment import encoding, pair_formats, report
     from xlj.io.part_files import PartFiles
 
     paths = [path for pair in documents for path in pair]
@@ -171,72 +224,50 @@ def _align_shard(
     names = ("layer", "pooling", "prompt", "columns", "paragraphs", "joins", "scores", "languages")
     job = outputs.shard_job(flags, paths, (*names, "threshold", "malformed"))
     job["output_format"] = format_name
+    if flags.splitter:
+        job["splitter"] = flags.splitter
     part_files = PartFiles(flags.output, job, len(documents), f".{format_name}", flags.shard)
-    embedder = sentence_vectors.load_embedder(flags) if part_files.remaining() else None
-    for part in part_files.remaining():
-        aligned = _align(flags, embedder, _read(flags, documents[part], skipping))
-        summary = report.summarise(aligned, flags.threshold)
-        selected = pair_formats.select(aligned, flags.threshold)
+    if missing := part_files.remaining():
+        embedder = sentence_vectors.load_embedder(flags)
+    for part in missing:
+        read = _read(flags, documents[part], splitter, skipping)
+        embedder.truncated = 0
+        aligned = encoding.align(embedder, *read, flags.joins)
+        sentence_vectors.report_truncated(embedder)
+        summary = report.summarise([aligned], flags.threshold)
+        selected = [pair_formats.select(aligned, flags.threshold)]
         file = part_files.file(part)
         _write(file.with_suffix(".ladder"), pair_formats.ladder, selected)
         _write(file, write, selected)
         source, target = map(str, documents[part])
         values = {name: summary[name] for name in ("pairs", "left_out", "confidence")}
         part_files.mark_complete(part, source=source, target=target, **values)
-        print(json.dumps({"source": source, "target": target} | summary, ensure_ascii=False))
+        _print({"source": source, "target": target} | summary)
     skipping.report()
     outputs.finish_shard(part_files)
 
 
-def _write(path: Path, lines: "Writer", aligned: "Aligned") -> None:
+def _print(summary: "Record") -> None:
+    print(json.dumps(summary, ensure_ascii=False))
+
+
+def _write(path: Path, lines: "Writer", documents: "Sequence[Aligned]") -> None:
     from xlj.io import atomic
 
     with atomic.writing(path) as file:
-        for line in lines(aligned):
+        for line in lines(documents):
             file.write(line.encode())
-    print(f"{path}: {len(aligned.pairs):,} pairs", file=sys.stderr)
+    count = sum(len(aligned.pairs) for aligned in documents)
+    print(f"{path}: {count:,} pairs", file=sys.stderr)
 
 
 def _read(
-    flags: Namespace, paths: tuple[Path, Path], skipping: Skipping
+    flags: Namespace, paths: tuple[Path, Path], splitter: "Splitter | None", skipping: Skipping
 ) -> "tuple[Document, Document]":
     from xlj.document_alignment import documents
 
-    source, target = (
-        documents.read(path, flags.columns, flags.paragraphs, skipping) for path in paths
-    )
+    source, target = (documents.read(path, flags.columns, splitter, skipping) for path in paths)
     return source, target
-
-
-def _align(
-    flags: Namespace,
-    embedder: "SentenceEmbedder | None",
-    documents: "tuple[Document, Document]",
-) -> "Aligned":
-    """Returns the documents and all steps of their alignment."""
-    from xlj.document_alignment import aligner
-    from xlj.document_alignment.pair_formats import Aligned
-
-    assert embedder is not None
-    embedder.truncated = 0
-    source, target = (_blocks(embedder, document, flags.joins) for document in documents)
-    sentence_vectors.report_truncated(embedder)
-    return Aligned(*documents, aligner.align(source, target))
-
-
-def _blocks(embedder: "SentenceEmbedder", document: "Document", joins: str) -> "Blocks":
-    import numpy as np
-
-    from xlj.document_alignment import blocks
-
-    texts, starts = document.texts, document.starts
-    joined = None
-    if joins == "encode":
-        sizes = range(2, blocks.SIZES + 1)
-        joined = np.stack(
-            [embedder.embed(blocks.joined_texts(texts, starts, size))[0] for size in sizes]
-        )
-    return blocks.of_sentences(embedder.embed(texts)[0], texts, starts, joined)
 
 
 if __name__ == "__main__":

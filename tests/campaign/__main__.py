@@ -34,6 +34,8 @@ BLOCK = 4000
 """Number of inputs that one process reads; then a new process starts."""
 STALLED = 90.0
 """Seconds without a new input after which a process counts as hanging."""
+START = 600.0
+"""Seconds until the first input after which a process counts as hanging."""
 
 
 def main() -> int:
@@ -98,6 +100,7 @@ def _fuzz(flags: argparse.Namespace) -> int:
                 faults += report["faults"]
                 number += count
             elif at is None:
+                print(f"the process ended with {code} before its first input")
                 return 1
             else:  # reads the earlier inputs of this block again, to count them
                 faults.append(["", at, f"the process ended with {code}", "", ""])
@@ -128,7 +131,7 @@ def _run_block(
             text = (folder / "at").read_text() if (folder / "at").exists() else ""
             if text and int(text) != at:
                 at, since = int(text), time.monotonic()
-            elif time.monotonic() > since + STALLED:
+            elif time.monotonic() > since + (STALLED if at >= 0 else START):
                 process.kill()
                 process.wait()
     if process.returncode:
@@ -140,7 +143,12 @@ def _kills(flags: argparse.Namespace) -> int:
     import jobs
     import kills
 
-    chosen = [job for job in jobs.make(flags.scratch) if flags.only in job.name]
+    job_list = jobs.make(flags.scratch)
+    chosen = [job for job in job_list if flags.only in job.name]
+    if any(job.name not in ("prepare", "train") for job in chosen):
+        for job in job_list:
+            if job.name == "train":  # its result is the model of the other jobs
+                kills.whole(job, flags.scratch)
     counts: dict[str, Counter[str]] = {job.name: Counter() for job in chosen}
     faults = 0
     seconds = 60 * flags.minutes

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
+import io
 import json
 import lzma
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import zstandard
 
+from xlj import align_documents
 from xlj import config as schema
 from xlj.checkpoints import reading
 from xlj.checkpoints.workdir import finished_run
-from xlj.cli import configs
+from xlj.cli import configs, sentence_vectors
 from xlj.config import ConfigError, Data, record
 from xlj.data.labelled import conll, records, squad, tables
 from xlj.data.rows import row_kind
 from xlj.data.rows.store import RowStore, RowStoreError
+from xlj.data.text import splitting
 from xlj.data.text.sources import open_sources
 from xlj.data.text.text_tasks import TextTask
 from xlj.data.text.text_units import ReadOptions, UnitReader
@@ -379,13 +385,59 @@ def _read_ids(folder: Path) -> None:
 
 
 def _read_document(folder: Path) -> None:
-    for with_paragraphs in (False, True):
-        document = documents.read(folder / "a.txt", with_paragraphs=with_paragraphs)
+    for splitter in (None, splitting.split):
+        document = documents.read(folder / "a.txt", splitter=splitter)
         letters = sum(len("".join(text.split())) for text in document.texts)
         lines = [line.strip() for line in _texts(folder / "a.txt")]
         expected = sum(len("".join(line.split())) for line in lines if line != RANGE)
         if not document.ids:  # the column of ids is not part of the text
             same("letters", letters, expected)
+
+
+class _Letters:
+    """An embedder without a model: a vector counts the letters of a text."""
+
+    truncated = 0
+
+    def embed(self, texts: list[str], show_progress_bar: bool | None = None) -> np.ndarray:
+        rows = [np.bincount([ord(letter) % 32 for letter in text], minlength=32) for text in texts]
+        return np.array([rows], np.float32)
+
+
+def split_at_stops(paragraph: str) -> list[str]:
+    """A splitter of a user that fails on some paragraphs."""
+    if "9" in paragraph:
+        return [9]  # type: ignore[list-item]
+    return [paragraph[: paragraph.index(".")], paragraph[paragraph.index(".") :]]
+
+
+def _align_documents(folder: Path) -> None:
+    """Aligns two pairs of documents by the command, and compares the numbers of its outputs."""
+    out = folder / "out"
+    files = [f"--output={out}/o", f"--ladder={out}/ladder", f"--html={out}/h.html"]
+    flags = ["--checkpoint=none", *files, "--scores", f"--source={folder}/a.en,{folder}/b.en"]
+    flags.append(f"--target={folder}/a.de,{folder}/b.de")
+    own = ["--paragraphs", f"--splitter={__name__}:split_at_stops"]
+    for more in (["--output_format=jsonl"], ["--output_format=tmx", "--languages=en,de", *own]):
+        printed, errors = io.StringIO(), io.StringIO()
+        out.mkdir()
+        try:
+            with (
+                mock.patch.object(sentence_vectors, "load_embedder", lambda flags: _Letters()),
+                contextlib.redirect_stdout(printed),
+                contextlib.redirect_stderr(errors),
+            ):
+                code = align_documents.main([*flags, *more])
+            if code:
+                raise ConfigError(errors.getvalue().partition("error: ")[2].rstrip("\n"))
+            report = json.loads(printed.getvalue())
+            content = (out / "o").read_bytes()
+            units = content.count(b"\n") if "tmx" not in more[0] else len([*tmx.read(out / "o")])
+            same("pairs", units, report["pairs"])
+            same("rungs", (out / "ladder").read_bytes().count(b"\n"), report["pairs"])
+            same("documents", len(report["documents"]), 2)
+        finally:
+            shutil.rmtree(out)
 
 
 def _read_predictions(folder: Path) -> None:
@@ -600,6 +652,16 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
             "document",
             {"a.txt": "One. Two is here!\n\n他来了。她走了。\n<range>\nLast\n".encode()},
             _read_document,
+        ),
+        Reader(
+            "documents to align",
+            {
+                "a.en": b"v1\tThe cat sleeps. It is tired.\nv2\tA dog.\n\nv3\tBooks are here.\n",
+                "a.de": "v1\tDie Katze schläft.\nv2\tEin Hund.\n\nv3\tBücher.\n".encode(),
+                "b.en": b"1\tOne is here.\n2\tTwo. And three.\n3\tFour are there.\n",
+                "b.de": b"1\tEins ist hier.\n2\tZwei. Und drei.\n3\tVier sind da.\n",
+            },
+            _align_documents,
         ),
         Reader(
             "sentences with ids",

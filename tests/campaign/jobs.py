@@ -93,10 +93,16 @@ def make(scratch: Path) -> list[Job]:
         flags = [f"--checkpoint={model}", f"--input={text}/en.txt"]
         return ["xlj.embed", *flags, f"--output={folder}/vectors.npy"]
 
+    sides = [f"--source={text}/documents/*.en", f"--target={text}/documents/*.de", "--scores"]
+
     def aligning(folder: Path) -> list[str]:
-        flags = [f"--checkpoint={model}", f"--output={folder}/pairs", "--shard=1/1", "--scores"]
-        sides = [f"--source={text}/documents/*.en", f"--target={text}/documents/*.de"]
+        flags = [f"--checkpoint={model}", f"--output={folder}/pairs", "--shard=1/1"]
         return ["xlj.align_documents", *flags, *sides]
+
+    def aligning_together(folder: Path) -> list[str]:
+        files = [f"--output={folder}/pairs.jsonl", f"--ladder={folder}/ladder"]
+        files.append(f"--html={folder}/page.html")
+        return ["xlj.align_documents", f"--checkpoint={model}", *files, *sides]
 
     return [
         Job(
@@ -118,7 +124,13 @@ def make(scratch: Path) -> list[Job]:
             "run/seed-0/checkpoints/*tmp*",
         ),
         Job("embed", embedding, lambda folder: _digest(folder / "vectors.npy"), "*.part"),
-        Job("align_documents", aligning, _digest_of_pairs, "pairs/*.part"),
+        Job(
+            "align_documents",
+            aligning,
+            lambda folder: _digest_of_files(folder / "pairs"),
+            "pairs/*.part",
+        ),
+        Job("align_documents_together", aligning_together, _digest_of_files, "*.part"),
     ]
 
 
@@ -156,9 +168,9 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _digest_of_pairs(folder: Path) -> str:
-    """Returns a digest of the names and the contents of all parts, without unfinished files."""
-    files = sorted(file for file in (folder / "pairs").iterdir() if file.suffix != ".part")
+def _digest_of_files(folder: Path) -> str:
+    """Returns a digest of the names and the contents of all files, without unfinished files."""
+    files = sorted(file for file in folder.iterdir() if file.suffix != ".part")
     names = " ".join(f"{file.name} {_digest(file)}" for file in files)
     return hashlib.sha256(names.encode()).hexdigest()
 

@@ -178,7 +178,7 @@ def test_the_report_counts_kinds_and_gaps():
         def ids_of(self, sentences):
             return []
 
-    summary = report.summarise(Aligned(Texts(3), Texts(4), steps), 0.5)
+    summary = report.summarise([Aligned(Texts(3), Texts(4), steps)], 0.5)
     assert summary["pairs"] == 2 and summary["left_out"] == 1
     assert summary["kinds"] == {"1-1": 0.5, "1-2": 0.5}
     expected = {"count": 2, "longest": 2, "source_sentences": 2, "target_sentences": 1}

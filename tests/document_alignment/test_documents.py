@@ -5,6 +5,7 @@ import json
 import pytest
 
 from xlj.config import ConfigError
+from xlj.data.text import splitting
 from xlj.document_alignment import documents, pair_formats
 from xlj.document_alignment.aligner import Pair
 from xlj.document_alignment.pair_formats import Aligned
@@ -34,7 +35,7 @@ def test_ids_are_carried_and_ranges_are_no_breaks(read):
     document = read(text)
     assert document.texts[1] == "And God said. It was." and document.numbers == [0, 2]
     assert document.ids == ["GEN 1:1", "GEN 1:3"] and document.starts.tolist() == [0, 0]
-    split = read(text, with_paragraphs=True)
+    split = read(text, splitter=splitting.split)
     assert split.texts == ["In the beginning.", "And God said.", "It was."]
     assert split.numbers == [0, 1, 2] and split.ids == ["GEN 1:1", "GEN 1:3", "GEN 1:3"]
 
@@ -90,23 +91,23 @@ def test_threshold_and_gaps_select_pairs():
 
 def test_formats_have_texts_scores_and_ids(tmp_path):
     selected = pair_formats.select(aligned(), 0)
-    lines = list(pair_formats.columns(selected, True))
+    lines = list(pair_formats.columns([selected], True))
     assert lines[0] == "A <b> & c. Two.\t甲。\t0.9877\tGEN 1:1 GEN 1:2\tv1\n"
     assert lines[1].split("\t")[1] == "乙 丙。"  # one line
     without = pair_formats.select(aligned(with_ids=False), 0.5)
-    assert list(pair_formats.columns(without, False)) == ["A <b> & c. Two.\t甲。\n"]
-    record = json.loads(next(iter(pair_formats.records(selected, True))))
+    assert list(pair_formats.columns([without], False)) == ["A <b> & c. Two.\t甲。\n"]
+    record = json.loads(next(iter(pair_formats.records([selected], True))))
     assert record["source_sentences"] == ["A <b> & c.", "Two.\x0b"] and record["target"] == "甲。"
     assert record["source_lines"] == [0, 2] and record["target_ids"] == ["v1"]
     assert record["confidence"] == 0.9877
-    assert list(pair_formats.ladder(selected)) == [
+    assert list(pair_formats.ladder([selected])) == [
         '[0, 2]\t[0]\t["GEN 1:1", "GEN 1:2"]\t["v1"]\n',
         '[3]\t[2]\t["GEN 1:3"]\t["v2"]\n',
     ]
-    assert list(pair_formats.ladder(without)) == ["[0, 2]\t[0]\n"]
+    assert list(pair_formats.ladder([without])) == ["[0, 2]\t[0]\n"]
     file = tmp_path / "pairs.tmx"
     write = pair_formats.writer("tmx", True, ["en", "zh"])
-    file.write_text("".join(write(selected)), "utf-8")
+    file.write_text("".join(write([selected])), "utf-8")
     units = [(unit.source, unit.target) for unit in tmx.read(file)]
     assert units == [
         ("A <b> & c. Two.\N{REPLACEMENT CHARACTER}", "甲。"),

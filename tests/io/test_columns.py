@@ -163,6 +163,14 @@ def test_repeated_ids_labels_and_nothing_beside_sentences_are_no_text(kind, cell
     assert layout == columns.Layout((1,), 3)
 
 
+def test_a_first_line_with_a_cell_of_a_later_line_is_no_header():
+    for lines in (["s1\tA", "s1\tA", "s2\tB"], ["s1\tA", "s2\tB", "s1\tC"]):
+        layout = columns.find_sentences(lines, "f", columns.Choice(), with_ids=True)
+        assert not layout.has_header
+    named = ["name\tword", "s1\tA", "s2\tB"]
+    assert columns.find_sentences(named, "f", columns.Choice(), with_ids=True).has_header
+
+
 def test_names_of_sides_are_a_header_and_other_single_words_a_doubt(capsys):
     lines = ["\t".join(pair) for pair in SENTENCES]
     for header in ("en\tde", "eng_Latn\tdeu_Latn", "Source\tTarget", "sentence1\tsentence2"):

@@ -5,9 +5,13 @@ import html
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlj.config import ConfigError
+from xlj.data.text.splitting import join
+from xlj.document_alignment import page as document_page
+from xlj.document_alignment import pair_formats, report
+from xlj.document_alignment.pair_formats import Aligned
 from xlj.io import atomic
 from xlj.io.json_file import Record
 from xlj.retrieval.mining import PairIndices
@@ -111,6 +115,61 @@ class MinedPairs(PairIndices):
         )
         rows = [(first[i], second[j], score) for i, j, score in retrieved]
         return frame(rows, "source", "target", "score")
+
+
+class SentencePair(NamedTuple):
+    """A pair of an alignment of documents.
+
+    Attributes:
+      source, target: zero-based numbers of one to four texts of each side; with paragraphs, of the
+        sentences.
+      confidence: from 0 to 1. 0.99 for a pair as good as the median of the document, 0.5 for a pair
+        that is as likely random as a translation.
+    """
+
+    source: list[int]
+    target: list[int]
+    confidence: float
+
+
+class AlignedDocuments(list[SentencePair]):
+    """The pairs of two aligned documents in order. Notebooks display both documents side by side.
+
+    Attributes:
+      texts: (source, target) of each pair. Several sentences of a side are joined.
+      report: the confidence of the alignment, the shares of the kinds of pairs, gaps, the number of
+        pairs below the threshold, and the pairs with the lowest confidence.
+
+    Args:
+      aligned: the documents, and all steps of their alignment.
+      threshold: minimum confidence of a pair.
+    """
+
+    def __init__(self, aligned: Aligned, threshold: float):
+        self._aligned = aligned
+        self.report: Record = report.summarise([aligned], threshold)
+        selected = pair_formats.select(aligned, threshold)
+        sides = (selected.sides(pair) for pair in selected.pairs)
+        self.texts = [(join(source), join(target)) for source, target in sides]
+        super().__init__(
+            SentencePair(*selected.numbers(pair), pair.confidence) for pair in selected.pairs
+        )
+
+    def plot(self) -> Drawing:
+        """Draws the page of `xlj.align_documents --html`, which also has the sentences without a
+        counterpart and the pairs below the threshold."""
+        file = io.BytesIO()
+        document_page.write(file, "Two documents", [self._aligned], self.report)
+        return Drawing(file.getvalue().decode())
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Returns a table with one row per pair: source, target, confidence, source_lines and
+        target_lines."""
+        rows = [(*texts, pair[2], *pair[:2]) for texts, pair in zip(self.texts, self, strict=True)]
+        return frame(rows, "source", "target", "confidence", "source_lines", "target_lines")
+
+    def _repr_html_(self) -> str:
+        return self.plot()._repr_html_()
 
 
 class Retrieved(Nearest):

@@ -6,15 +6,19 @@ The module imports no JAX, since `onnx_encoder` computes without JAX.
 import abc
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xlj.api import mteb_model
-from xlj.api.results import MinedPairs, Retrieved
+from xlj.api.results import AlignedDocuments, MinedPairs, Retrieved
 from xlj.config import ConfigError
-from xlj.config.choices import SIMILARITIES
+from xlj.config.choices import JOINS, SIMILARITIES
 from xlj.config.fields import check_choice
+from xlj.data.text.splitting import split
+from xlj.document_alignment import documents, encoding
+from xlj.document_alignment.documents import Document, Splitter
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.io.quoting import quoted
 from xlj.retrieval import mining
@@ -23,6 +27,8 @@ from xlj.retrieval.sentence_embedder import SentenceEmbedder
 
 Sentences = str | Iterable[str]
 """Sentences; a string is one sentence."""
+Texts = str | Path | Iterable[str]
+"""A document: the path of a file, or its sentences or paragraphs."""
 
 
 class SentenceEncoder(abc.ABC):
@@ -322,6 +328,57 @@ class SentenceEncoder(abc.ABC):
         pairs.sentences = sides
         return pairs
 
+    def align_documents(
+        self,
+        source: Texts,
+        target: Texts,
+        layer: int | None = None,
+        pooling: str | None = None,
+        *,
+        prompt: str | None = None,
+        paragraphs: bool = False,
+        joins: str = "sum",
+        threshold: float = 0.0,
+        show_progress_bar: bool | None = None,
+    ) -> AlignedDocuments:
+        """Aligns the sentences of two documents that are translations, in the same order.
+
+        A pair has one to four sentences of each side. Other sentences have no counterpart.
+
+        Args:
+          source, target: a list of sentences, in which a blank string is a break that no pair
+            crosses; or the path of a file, as a string or a `Path`, which `xlj.align_documents`
+            describes.
+          layer, pooling, prompt, show_progress_bar: the arguments of `embed`.
+          paragraphs: whether the texts are paragraphs, to be split into sentences by rules of the
+            script.
+          joins: `sum`: the vector of joined sentences is the sum of their vectors. `encode`: it is
+            the vector of the joined text, which takes about ten times as long.
+          threshold: minimum confidence of a pair.
+
+        Returns:
+          The pairs in order: `source` and `target`, lists of zero-based numbers, and `confidence`.
+          The attribute `texts` has the text of both sides of each pair, and `report` a summary.
+
+        Raises:
+          ConfigError: if there is no such layer, pooling, prompt or choice of `joins`, a file
+            cannot be read, or a document has no sentence.
+        """
+        check_choice("joins", joins, JOINS)
+        if not 0 <= threshold <= 1:
+            raise ConfigError(f"threshold={threshold}: expected a confidence from 0 to 1")
+        splitter = split if paragraphs else None
+        sides = (
+            _document("source", source, splitter),
+            _document("target", target, splitter),
+        )
+        embedder = self.embedder(
+            [] if layer is None else [self._layer(layer)], pooling, None, prompt
+        )
+        aligned = encoding.align(embedder, *sides, joins, show_progress_bar)
+        _warn_truncated(embedder)
+        return AlignedDocuments(aligned, threshold)
+
     def _layer(self, layer: int) -> int:
         if isinstance(layer, bool) or not isinstance(layer, int):
             raise ConfigError(
@@ -373,12 +430,22 @@ def _embed(
 ) -> np.ndarray:
     """Computes vectors of one layer (`Encoder.embed`), and warns of truncated sentences."""
     vectors = embedder.embed(sentences_of(sentences), show_progress_bar)[0]
-    if embedder.truncated:
-        message = "sentences truncated because they are too long for the model"
-        warnings.warn(f"{message}: {embedder.truncated:,}", stacklevel=3)
+    _warn_truncated(embedder)
     if centred and len(vectors):
         centre(vectors)
     return _normalized(vectors) if normalize else vectors
+
+
+def _warn_truncated(embedder: SentenceEmbedder) -> None:
+    if embedder.truncated:
+        message = "sentences truncated because they are too long for the model"
+        warnings.warn(f"{message}: {embedder.truncated:,}", stacklevel=4)
+
+
+def _document(name: str, texts: Texts, splitter: Splitter | None) -> Document:
+    if isinstance(texts, str | Path):
+        return documents.read(Path(texts), splitter=splitter)
+    return documents.of_texts(sentences_of(texts), splitter, name)
 
 
 def sentences_of(sentences: Sentences) -> list[str]:

@@ -7,7 +7,8 @@ const orders = {
   file: (a, b) => a - b,
 };
 
-// An item is [confidence, source, target]; a side is a list of [number, text, id].
+// An item is [confidence, source, target, number of the documents]; a side is a list of
+// [number, text, id].
 function draw(place) {
   const [confidence, source, target] = items[place];
   const gap = isGap(items[place]);
@@ -28,4 +29,6 @@ function draw(place) {
   }
 }
 
-paged(orders, AT_ONCE, draw);
+const menu = element("document");  // a page of one pair of documents has none
+paged(orders, AT_ONCE, draw, menu,
+  place => menu.value === "" || items[place][3] === Number(menu.value));

@@ -11,11 +11,17 @@ from xlj.io import tmx
 
 
 class Aligned(NamedTuple):
-    """Two documents and pairs of them."""
+    """Two documents and pairs of them.
+
+    Attributes:
+      pairs: the pairs, or all steps of the alignment.
+      names: the names of both documents in outputs of several documents; else empty.
+    """
 
     source: Document
     target: Document
     pairs: Sequence[Pair]
+    names: Sequence[str] = ()
 
     def sides(self, pair: Pair) -> list[list[str]]:
         """Returns the sentences of both sides of a pair."""
@@ -38,53 +44,67 @@ def select(aligned: Aligned, threshold: float) -> Aligned:
     return aligned._replace(pairs=[pair for pair in pairs if pair.confidence >= threshold])
 
 
-def columns(aligned: Aligned, with_scores: bool) -> Iterator[str]:
+def _each(documents: Sequence[Aligned]) -> Iterator[tuple[Aligned, Pair]]:
+    for aligned in documents:
+        for pair in aligned.pairs:
+            yield aligned, pair
+
+
+def columns(documents: Sequence[Aligned], with_scores: bool) -> Iterator[str]:
     """Yields lines `source TAB target`, with the confidence and with the ids of both sides as
     further columns. The ids of a side are separated by spaces."""
-    for pair in aligned.pairs:
+    for aligned, pair in _each(documents):
         row = [" ".join(join(side).split()) for side in aligned.sides(pair)]
         row += [f"{pair.confidence:.4f}"] if with_scores else []
         row += [" ".join(side) for side in aligned.ids(pair)]
         yield "\t".join(row) + "\n"
 
 
-def records(aligned: Aligned, with_scores: bool) -> Iterator[str]:
-    """Yields JSON lines with the texts, the sentences, the numbers and the ids of both sides."""
-    for pair in aligned.pairs:
+def records(documents: Sequence[Aligned], with_scores: bool) -> Iterator[str]:
+    """Yields JSON lines with the texts, the sentences, the numbers and the ids of both sides, and
+    the names of the documents."""
+    for aligned, pair in _each(documents):
         sides, numbers, ids = aligned.sides(pair), aligned.numbers(pair), aligned.ids(pair)
         record: dict = {"source": join(sides[0]), "target": join(sides[1])}
         record |= {"confidence": round(pair.confidence, 4)} if with_scores else {}
-        for name, values in (("sentences", sides), ("lines", numbers), ("ids", ids)):
+        names = aligned.names
+        more = (("sentences", sides), ("lines", numbers), ("ids", ids), ("document", names))
+        for name, values in more:
             for side, value in zip(("source", "target"), values, strict=False):
                 record[f"{side}_{name}"] = value
         yield json.dumps(record, ensure_ascii=False) + "\n"
 
 
-def units(aligned: Aligned, with_scores: bool, languages: Sequence[str]) -> Iterator[str]:
+def units(
+    documents: Sequence[Aligned], with_scores: bool, languages: Sequence[str]
+) -> Iterator[str]:
     """Yields the parts of a TMX file."""
     yield tmx.head(languages[0])
-    for pair in aligned.pairs:
+    for aligned, pair in _each(documents):
         properties = {"confidence": f"{pair.confidence:.4f}"} if with_scores else {}
-        for side, ids in zip(("source", "target"), aligned.ids(pair), strict=False):
-            properties[f"{side}-ids"] = " ".join(ids)
+        ids = (" ".join(side) for side in aligned.ids(pair))
+        for name, values in (("ids", ids), ("document", aligned.names)):
+            for side, value in zip(("source", "target"), values, strict=False):
+                properties[f"{side}-{name}"] = value
         source, target = map(join, aligned.sides(pair))
         yield tmx.unit({languages[0]: source, languages[1]: target}, properties)
     yield tmx.TAIL
 
 
-def ladder(aligned: Aligned) -> Iterator[str]:
-    """Yields a line for each pair: two lists of numbers and, if there are ids, two lists of ids."""
-    for pair in aligned.pairs:
-        ids = (json.dumps(side, ensure_ascii=False) for side in aligned.ids(pair))
-        yield "\t".join([*map(str, aligned.numbers(pair)), *ids]) + "\n"
+def ladder(documents: Sequence[Aligned]) -> Iterator[str]:
+    """Yields a line for each pair: two lists of numbers; if there are ids, two lists of ids; and
+    the names of the documents as JSON."""
+    for aligned, pair in _each(documents):
+        more = (json.dumps(x, ensure_ascii=False) for x in [*aligned.ids(pair), *aligned.names])
+        yield "\t".join([*map(str, aligned.numbers(pair)), *more]) + "\n"
 
 
-Writer = Callable[[Aligned], Iterable[str]]
+Writer = Callable[[Sequence[Aligned]], Iterable[str]]
 
 
 def writer(name: str, with_scores: bool, languages: Sequence[str]) -> Writer:
     """Returns the function that writes the pairs in a format of `choices.PAIR_FORMATS`."""
     if name == "tmx":
-        return lambda aligned: units(aligned, with_scores, languages)
+        return lambda documents: units(documents, with_scores, languages)
     write = {"tsv": columns, "jsonl": records}[name]
-    return lambda aligned: write(aligned, with_scores)
+    return lambda documents: write(documents, with_scores)

@@ -13,33 +13,57 @@ _SHOWN = 80  # characters of a text in a report
 
 
 def confidence(steps: Sequence[Pair]) -> float:
-    """Returns the confidence of a document: the mean confidence of its sentences, where a sentence
+    """Returns the confidence of documents: the mean confidence of their sentences, where a sentence
     has the confidence of its pair, and 0 without a counterpart."""
     sizes = [len(step.source) + len(step.target) for step in steps]
     total = sum(step.confidence * size for step, size in zip(steps, sizes, strict=True))
     return total / max(1, sum(sizes))
 
 
-def summarise(aligned: Aligned, threshold: float) -> dict[str, Any]:
-    """Returns the report of two documents, as JSON values.
+def summarise(documents: Sequence[Aligned], threshold: float) -> dict[str, Any]:
+    """Returns the report of pairs of documents, as JSON values.
+
+    If there are several, the report has totals, and `documents`: a list of the pairs of documents,
+    the least confident first.
 
     Args:
-      aligned: the documents and all steps of their alignment.
+      documents: pairs of documents, and all steps of their alignments.
       threshold: pairs with a lower confidence are counted as left out.
     """
-    steps = aligned.pairs
+    result = _counts(documents, threshold)
+    worst = sorted(
+        ((aligned, pair) for aligned in documents for pair in aligned.pairs if not pair.is_gap),
+        key=lambda of_document: of_document[1].confidence,
+    )
+    result["worst"] = [_shown(*of_document) for of_document in worst[:WORST]]
+    if len(documents) > 1:
+        of_each = [named(each) | _counts([each], threshold) for each in documents]
+        result["documents"] = sorted(of_each, key=lambda each: each["confidence"])
+    return result
+
+
+def named(aligned: Aligned) -> dict[str, str]:
+    """Returns the names of both documents; empty for documents without names."""
+    return dict(zip(("source", "target"), aligned.names, strict=False))
+
+
+def _counts(documents: Sequence[Aligned], threshold: float) -> dict[str, Any]:
+    """Returns the confidence and the counts of all documents together."""
+    steps = [step for aligned in documents for step in aligned.pairs]
     pairs = [step for step in steps if not step.is_gap]
     kinds = Counter(pair.kind for pair in pairs)
-    worst = sorted(pairs, key=lambda pair: pair.confidence)[:WORST]
+    gaps = [_gaps(aligned.pairs) for aligned in documents]
     return {
         "confidence": round(confidence(steps), 4),
-        "source_sentences": len(aligned.source.texts),
-        "target_sentences": len(aligned.target.texts),
+        "source_sentences": sum(len(aligned.source.texts) for aligned in documents),
+        "target_sentences": sum(len(aligned.target.texts) for aligned in documents),
         "pairs": len(pairs),
         "left_out": sum(pair.confidence < threshold for pair in pairs),
         "kinds": {kind: round(n / len(pairs), 4) for kind, n in sorted(kinds.items())},
-        "gaps": _gaps(steps),
-        "worst": [_shown(aligned, pair) for pair in worst],
+        "gaps": {
+            name: (max if name == "longest" else sum)(each[name] for each in gaps)
+            for name in gaps[0]
+        },
     }
 
 
@@ -66,6 +90,7 @@ def _shown(aligned: Aligned, pair: Pair) -> dict[str, Any]:
     numbers = aligned.numbers(pair)
     return {
         "confidence": round(pair.confidence, 4),
+        **{f"{side}_document": name for side, name in named(aligned).items()},
         "source_lines": numbers[0],
         "target_lines": numbers[1],
         "source": source,

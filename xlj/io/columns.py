@@ -341,7 +341,9 @@ def _table(head: Sequence[str], split: Callable[[str], list[str]]) -> _Table:
     kinds, of_rest = _kinds(rows), _kinds(rows[1:])
     is_first = split(head[0].strip("\r\n")) == rows[0]
     are_names = len(rows) > 2 and all(_NAME.fullmatch(cell.strip()) for cell in rows[0])
-    if not is_first or not are_names:
+    columns = zip(*rows[1:], strict=True)
+    is_repeated = any(name in column for name, column in zip(rows[0], columns, strict=False))
+    if not is_first or not are_names or is_repeated:
         return _Table(rows, kinds, False)
     are_other_kinds = any(a != b != _TEXT for a, b in zip(kinds, of_rest, strict=True))
     has_header = are_other_kinds or _names_sides(rows)

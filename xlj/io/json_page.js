@@ -14,9 +14,9 @@ function append(parent, tag, attributes, text) {
 }
 
 // Draws `atOnce` items at a time, in the chosen order. `orders` has functions that compare the
-// places of two items; `draw` draws the item at a place. Returns a function that draws the page
-// again.
-function paged(orders, atOnce, draw) {
+// places of two items; `draw` draws the item at a place. With a `menu`, only the places that are
+// chosen in it are drawn. Returns a function that draws the page again.
+function paged(orders, atOnce, draw, menu, isChosen) {
   let sorted = [], start = 0;
   const pageOf = number => Math.floor(Math.max(0, number) / atOnce) * atOnce;
   function show(from) {
@@ -31,12 +31,14 @@ function paged(orders, atOnce, draw) {
   }
   function sort() {
     sorted = items.map((_, place) => place).sort(orders[element("order").value]);
+    if (menu) sorted = sorted.filter(isChosen);
     show(0);
   }
   const turn = pages => { show(start + pages * atOnce); window.scrollTo(0, 0); };
   element("back").addEventListener("click", () => turn(-1));
   element("next").addEventListener("click", () => turn(1));
   element("order").addEventListener("change", sort);
+  if (menu) menu.addEventListener("change", sort);
   element("number").addEventListener("change", () => {
     const place = sorted.indexOf(element("number").valueAsNumber - 1);
     if (place < 0) return;
