@@ -16,22 +16,29 @@ ENCODINGS = ("together", "apart")
 separately (SimAlign)."""
 
 
+AUTO = "auto"
+"""The value of `method` and `encode` that chooses by the model
+(`word_alignment.defaults.resolve`)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class AlignmentOptions:
-    """Options of word alignment. The defaults are those of XLM-Align's paper.
+    """Options of word alignment.
 
     The method is not checked here, since users can register methods.
     """
 
     method: str = key(
-        "optimal_transport",
-        "alignment method (docs/align.md)",
-        choices=(*METHODS, *TRAINED_METHODS),
+        AUTO,
+        "alignment method; auto: optimal_transport if the model was trained on pairs that are "
+        "encoded together, else argmax (docs/align.md)",
+        choices=(AUTO, *METHODS, *TRAINED_METHODS),
     )
     encode: str = key(
-        "together",
-        "encode a pair as one example (together), or each sentence separately (apart)",
-        choices=ENCODINGS,
+        AUTO,
+        "encode a pair as one example (together), or each sentence separately (apart); auto: "
+        "together if the model was trained on pairs that are encoded together, else apart",
+        choices=(AUTO, *ENCODINGS),
     )
     layer: int = key(
         -1,

@@ -233,6 +233,18 @@ def objectives_in(config: Mapping[str, Any]) -> set[str]:
     }
 
 
+def trains_on_pairs(config: Mapping[str, Any]) -> bool:
+    """Whether a recorded config has an objective on pairs that are encoded together.
+
+    Unknown objectives, such as a user's whose module is not imported, do not count.
+
+    Args:
+      config: the config of a run, as nested sections (`schema.record`).
+    """
+    known = registered()
+    return any(known[name].rows == "pairs" for name in objectives_in(config) & known.keys())
+
+
 def check_common(path: str, options: Options, config: Sections) -> None:
     """Refuses values that contradict the rest of a phase's config, for any objective.
 

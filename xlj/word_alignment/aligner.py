@@ -19,7 +19,7 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
-from xlj.word_alignment import methods
+from xlj.word_alignment import defaults, methods
 from xlj.word_alignment.methods import Method, Side
 from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
@@ -69,9 +69,9 @@ class Aligner:
         threshold: float = 0.0,
     ):
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
-        model = pretrained.model
+        model, options = pretrained.model, defaults.resolve(options, pretrained)
         self._limit = model.positions - FIRST_POSITION
-        self._layers = tuple(layers) or (encoder.layer_or_middle(options.layer, model.layers),)
+        self._layers = tuple(layers) or (options.layer,)
         self._method = methods.find(options.method, pretrained.params)
         self._together, self._threshold = options.encode == "together", threshold
         static = {"mesh": self._mesh, "model": model, "prior": options.prior}
