@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 from result_rows import (
     ALIGNMENT,
-    XLM_ALIGN,
     FINE_TUNING,
     KEPT,
     LAYER,
@@ -35,6 +34,7 @@ from result_rows import (
     SETTINGS,
     SIMALIGN,
     WAYS,
+    XLM_ALIGN,
 )
 
 from xlj.api import data_sets

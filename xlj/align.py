@@ -55,7 +55,7 @@ def main(flags: Namespace) -> None:
     options = _options(flags, encoder)
     aligner = _aligner(flags, encoder, options)
     _report_options(options, encoder)
-    settings = dataclasses.asdict(options) | {"threshold": flags.threshold}
+    settings = dataclasses.asdict(options) | {"threshold": aligner.threshold}
     settings = {name: value for name, value in settings.items() if value or name == "layer"}
     tags = projection.Projection(labels) if labels else None
     scores = _align(flags, aligner, size, pairs, settings, tags)

@@ -62,7 +62,9 @@ def test_align_and_soft_align_equal_the_aligner(model, random_encoder):
     pairs = [("the cat sleeps", "die Katze schläft"), ("a", ""), ("the dog", "der große Hund")]
     split = [Pair("", first.split(), second.split()) for first, second in pairs]
     chosen = {"layer": 1, "method": "itermax", "together": True, "prior": 3.0}
-    all_links = Aligner(random_encoder, AlignmentOptions("itermax", "together", 1, 3.0)).scored(split)
+    all_links = Aligner(random_encoder, AlignmentOptions("itermax", "together", 1, 3.0)).scored(
+        split
+    )
     confidences = np.concatenate([scored.confidences for (scored,) in all_links])
     chosen["threshold"] = float(np.median(confidences))
     for options in ({}, chosen):

@@ -323,6 +323,26 @@ class Encoder(SentenceEncoder):
         aligner = self.aligner(layers, method, **choices)
         return [matrices[0] for matrices in aligner.soft(_word_pairs(pairs))]
 
+    def null_probabilities(
+        self, pairs: WordPairs, **choices: Unpack[AlignmentChoices]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Computes the probability of each word that it has no counterpart in the other sentence.
+
+        The arguments and errors are those of `align`.
+
+        Returns:
+          For each pair, the probabilities of the words of both sentences, float32 [words] each.
+
+        Raises:
+          ConfigError: also if the model was not trained on word links.
+        """
+        aligner = self.aligner((), "word_links", **choices)
+        results = []
+        for (aligned,) in aligner.scored(_word_pairs(pairs)):
+            assert aligned.nulls is not None
+            results.append(aligned.nulls)
+        return results
+
     def score(
         self,
         pairs: tuple[str, str] | Iterable[tuple[str, str]],

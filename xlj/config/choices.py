@@ -8,8 +8,9 @@ METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
 """Alignment methods for any encoder: XLM-Align's paper, XLM-Align's released aligner, and the three
 methods of SimAlign."""
 
-TRAINED_METHODS = ("hmm",)
-"""Alignment methods with parameters that an objective trained (`objectives.word_hmm`)."""
+TRAINED_METHODS = ("hmm", "word_links")
+"""Alignment methods with trained parameters: of the objective `word_hmm`, or of fine-tuning on word
+links."""
 
 ENCODINGS = ("together", "apart")
 """Encodings of a pair for alignment: both sentences as one example (XLM-Align), or each sentence

@@ -9,13 +9,14 @@ from functools import cache, partial
 from itertools import islice
 from typing import Any
 
-from xlj.phrasebook.corpus import check_language, realise
+from xlj.phrasebook.corpus import check_language, pair, realise
 from xlj.phrasebook.labelled.examples import (
     SPLITS,
     AnsweredQuestion,
     Example,
     LabelledMeanings,
     LabelledTexts,
+    LinkedWords,
     TaggedWords,
     sentences,
 )
@@ -24,7 +25,14 @@ from xlj.phrasebook.labelled.paraphrases import paraphrases
 from xlj.phrasebook.labelled.questions import Asked, questions, span_of
 from xlj.phrasebook.meaning import Meaning
 
-SIZES = {"nli": 24_000, "paraphrases": 4_000, "tags": 3_000, "entities": 3_000, "questions": 3_000}
+SIZES = {
+    "nli": 24_000,
+    "paraphrases": 4_000,
+    "tags": 3_000,
+    "entities": 3_000,
+    "questions": 3_000,
+    "links": 3_000,
+}
 """The tasks, and the number of training examples in every language; dev and test have 500 each."""
 
 
@@ -36,11 +44,14 @@ def examples(task: str, language: str, split: str) -> Iterator[Example]:
     - 'tags': the words of a sentence and their universal parts of speech
     - 'entities': the words of a sentence and BIO tags of PER, LOC and ORG
     - 'questions': a question about a document; one in ten has no answer in its document
+    - 'links': the words of a sentence and of its translation, and the links between them. The
+      language is a pair, such as en-de
 
     Raises:
       ValueError: for an unknown task, language or split; the message lists the known ones.
     """
-    check_language(language)
+    for one in language.split("-") if task == "links" else [language]:
+        check_language(one)
     for what, value, known in (("task", task, tuple(SIZES)), ("split", split, SPLITS)):
         if value not in known:
             raise ValueError(f"unknown {what} {value!r}: choose from {', '.join(known)}")
@@ -67,6 +78,16 @@ def _words(meaning: Meaning, language: str, tag: str) -> TaggedWords:
     )
 
 
+def _links(meaning: Meaning, languages: str) -> LinkedWords:
+    source, target = languages.split("-")
+    both = pair(meaning, source, target)
+    first, second = (
+        tuple(side.text[start:end] for start, end in side.spans)
+        for side in (both.source, both.target)
+    )
+    return LinkedWords((first, second), tuple(sorted(both.alignment)))
+
+
 def _question(asked: Asked, language: str) -> AnsweredQuestion:
     document = [realise(meaning, language) for meaning in asked.document]
     space = "" if language == "zh" else " "
@@ -86,4 +107,5 @@ _TASKS: dict[str, tuple[Callable[[str], Iterator[Any]], Callable[[Any, str], Exa
     "tags": (sentences, partial(_words, tag="upos")),
     "entities": (sentences, partial(_words, tag="entity")),
     "questions": (questions, _question),
+    "links": (sentences, _links),
 }
