@@ -29,6 +29,7 @@ OBJECTIVES = {
     "sentence_distillation": "xlj.objectives.sentence_distillation.options:SentenceDistillation",
     "text_distillation": "xlj.objectives.sentence_distillation.options:TextDistillation",
     "word_hmm": "xlj.objectives.word_hmm.options:WordHMM",
+    "word_agreement": "xlj.objectives.word_agreement.options:WordAgreement",
 }
 """xlj's objectives by name, in the order of the schema: `module:class`, where the class is a
 subclass of `Options`. Users register their objectives (`register`)."""

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from xlj.alignment_math.sinkhorn import same_example
 from xlj.config import Model
-from xlj.contracts.arrays import check
+from xlj.contracts.arrays import Specified, check
 from xlj.data.labelled.links import EXCLUDED, HALF, LINK
 from xlj.models.dense import matmul
 from xlj.models.dropout import Rngs
@@ -55,23 +55,22 @@ def init(rng: jax.Array, model: Model, labels: int = 0) -> Params:
     }
 
 
-def unit_vectors(head: Params, model: Model, hidden: jax.Array) -> jax.Array:
+def _unit_vectors(head: Params, model: Model, hidden: jax.Array) -> jax.Array:
     """Maps vectors of tokens, float [..., n, hidden], to length 1: float32 [..., n, hidden]."""
-    check("unit_vectors", hidden=("float [..., n, hidden]", hidden))
     mapped = matmul(hidden, head["map"]["kernel"], jnp.dtype(model.dtype))
     mapped = mapped.astype(jnp.float32) + head["map"]["bias"]
     squares = (mapped * mapped).sum(-1, keepdims=True)
     return mapped * jax.lax.rsqrt(jnp.maximum(squares, 1e-12))
 
 
-def null_scores(head: Params, vectors: jax.Array) -> jax.Array:
-    """Computes the scores of "no counterpart", float32 [..., n], from `unit_vectors`."""
+def _null_scores(head: Params, vectors: jax.Array) -> jax.Array:
+    """Computes the scores of "no counterpart", float32 [..., n], from `_unit_vectors`."""
     cosines = vectors @ head["null"]["bias"] + head["null"]["scale"]
     return jnp.exp(head["scale"]) * cosines
 
 
-def pair_scores(head: Params, source: jax.Array, target: jax.Array) -> jax.Array:
-    """Computes the scores of pairs of tokens, float32 [..., m, n], from `unit_vectors`."""
+def _pair_scores(head: Params, source: jax.Array, target: jax.Array) -> jax.Array:
+    """Computes the scores of pairs of tokens, float32 [..., m, n], from `_unit_vectors`."""
     return jnp.exp(head["scale"]) * products(source, target, "float32")
 
 
@@ -90,16 +89,16 @@ def logits(
     """
     check(
         "word_links.logits",
-        hidden=("float [rows, length, hidden]", hidden),
+        hidden=(f"float [rows, length, {model.hidden}]", hidden),
         tokens=("int [rows, length]", tokens),
         rngs=("key [rows]", rngs),
     )
     first, second = sides(tokens)
-    vectors = unit_vectors(head, model, hidden)
-    scores = pair_scores(head, vectors, vectors)
+    vectors = _unit_vectors(head, model, hidden)
+    scores = _pair_scores(head, vectors, vectors)
     allowed = same_example(first, second) | same_example(second, first)
     diagonal = jnp.eye(tokens.shape[1], dtype=bool)
-    null = null_scores(head, vectors)[..., None]
+    null = _null_scores(head, vectors)[..., None]
     return jnp.where(diagonal, null, jnp.where(allowed, scores, _MASKED))
 
 
@@ -110,15 +109,22 @@ def unpack(links: jax.Array, length: int) -> jax.Array:
     Args:
       links: the field of the rows, uint8 [rows, 2, length, bytes].
     """
-    check("unpack", links=("uint8 [rows, 2, length, bytes]", links))
+    check("unpack", links=(f"uint8 [rows, 2, {length}, {-(-length // 8)}]", links))
     bits = jnp.unpackbits(links, axis=-1, count=length).astype(jnp.int32)
     return bits[:, 0] + 2 * bits[:, 1]
 
 
+def _check_rows(function: str, tokens: jax.Array, links: jax.Array, **more: Specified) -> None:
+    of_links = f"uint8 [rows, 2, length, {-(-tokens.shape[-1] // 8)}]"
+    check(function, tokens=("int [rows, length]", tokens), links=(of_links, links), **more)
+
+
 def weights(rows: Rows) -> jax.Array:
     """Returns 1 for pieces whose counterparts are known, else 0, float32 [rows, length]."""
-    codes = unpack(rows["links"], rows["tokens"].shape[1])
-    first, second = sides(rows["tokens"])
+    tokens, links = rows["tokens"], rows["links"]
+    _check_rows("weights", tokens, links)
+    codes = unpack(links, tokens.shape[1])
+    first, second = sides(tokens)
     unknown = jnp.diagonal(codes, axis1=1, axis2=2) == EXCLUDED
     return ((first + second > 0) & ~unknown).astype(jnp.float32)
 
@@ -139,8 +145,10 @@ def losses(logits: jax.Array, rows: Rows) -> tuple[jax.Array, jax.Array]:
       The losses, and whether the most likely choice is a link (or "no counterpart" of a piece
       without links), both float32 or bool [rows, length].
     """
+    tokens, links = rows["tokens"], rows["links"]
+    _check_rows("losses", tokens, links, logits=("float32 [rows, length, length]", logits))
     length = logits.shape[1]
-    codes = unpack(rows["links"], length)
+    codes = unpack(links, length)
     diagonal = jnp.eye(length, dtype=bool)
     linked = jnp.where(diagonal, 0.0, 1.0 * (codes == LINK) + 0.5 * (codes == HALF))
     total, highest = linked.sum(-1, keepdims=True), linked.max(-1, keepdims=True)
@@ -157,9 +165,9 @@ class WordProbabilities(NamedTuple):
     """Probabilities between words, repeated for each pair of their pieces.
 
     Attributes:
-      links: float32 [..., m, n], the mean of both directions' probabilities of a link.
-      source_nulls: float32 [..., m], the probability that the word of a piece has no counterpart.
-      target_nulls: float32 [..., n], the same for the target.
+      links: float32 [layers, pairs, m, n], the mean of both directions' probabilities of a link.
+      source_nulls, target_nulls: float32 [layers, pairs, m] and [layers, pairs, n], the probability
+        that the word of a piece has no counterpart.
     """
 
     links: jax.Array
@@ -182,12 +190,22 @@ def word_probabilities(
     both sides swapped.
 
     Args:
-      vectors: the vectors of source and target, float [..., pairs, m, hidden] and [..., n, hidden].
+      vectors: the vectors of both sides, float [layers, pairs, m, hidden] and [layers, pairs, n,
+        hidden].
       ids: the number of each piece's example, int32 [pairs, m] and [pairs, n] (`same_example`).
       words: the number of each piece's word, int32 [pairs, m] and [pairs, n].
     """
-    units = [unit_vectors(head, model, side) for side in vectors]
-    scores = jnp.where(same_example(*ids), pair_scores(head, *units), _MASKED)
+    check(
+        "word_probabilities",
+        source=(f"float [layers, pairs, m, {model.hidden}]", vectors[0]),
+        target=(f"float [layers, pairs, n, {model.hidden}]", vectors[1]),
+        source_ids=("int32 [pairs, m]", ids[0]),
+        target_ids=("int32 [pairs, n]", ids[1]),
+        source_words=("int32 [pairs, m]", words[0]),
+        target_words=("int32 [pairs, n]", words[1]),
+    )
+    units = [_unit_vectors(head, model, side) for side in vectors]
+    scores = jnp.where(same_example(*ids), _pair_scores(head, *units), _MASKED)
     same = [
         (same_example(of_side, of_side) & (word[..., :, None] == word[..., None, :])).astype(
             jnp.float32
@@ -197,7 +215,7 @@ def word_probabilities(
     means = [matrix / jnp.maximum(matrix.sum(-1, keepdims=True), 1) for matrix in same]
 
     def direction(scores: jax.Array, side: int) -> tuple[jax.Array, jax.Array]:
-        null = null_scores(head, units[side])[..., None]
+        null = _null_scores(head, units[side])[..., None]
         probabilities = jax.nn.softmax(jnp.concatenate([scores, null], -1))
         of_words = jnp.matmul(probabilities[..., :-1], same[1 - side], precision="highest")
         return (
