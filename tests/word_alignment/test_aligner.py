@@ -211,7 +211,7 @@ def test_the_value_of_two_words_is_the_maximum_over_their_pieces(random_encoder,
     pairs.append(Pair("", ["xylophone", "one"], ["two", "\u200b", "xylophone"]))
     aligner = Aligner(random_encoder, options(method, prior=0.8), [2])
     results = aligner.align(pairs), aligner.scored(pairs), aligner.soft(pairs)
-    for pair, (links,), ((scored_links, confidences),), (soft,) in zip(
+    for pair, (links,), ((scored_links, confidences, _),), (soft,) in zip(
         pairs, *results, strict=True
     ):
         assert soft.shape == (len(pair.source), len(pair.target)) and soft.dtype == np.float32
