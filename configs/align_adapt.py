@@ -14,8 +14,8 @@ The checkpoint stores the method `argmax`, which links pieces that both directio
 `eval/word_agreement/accuracy`, the share of held-out pieces with a link on which both directions
 agree. All checkpoints are kept. With gold links, set `evaluation.alignment.source`.
 
-Variants: self_training (without TLM, whose loss over a large vocabulary takes most of the time on
-CPUs), tiny (from scratch on the embedded corpus).
+Variants: `self_training` (without TLM, whose loss over a large vocabulary takes most of the time on
+CPUs), `tiny` (from scratch on the embedded corpus).
 """
 
 from xlj import config as schema

@@ -308,7 +308,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"rows": ROWS, "rngs": keys(R)},
     ),
     cross_entropy.cross_entropy: ({"dtype": DTYPE}, TABLE | {"labels": i32(6)}),
-    dwa.sides: ({}, {"tokens": TOKENS}),
+    segments.sides: ({}, {"tokens": TOKENS}),
     dwa.self_label: (
         {"params": PARAMS, "model": MODEL, "options": DWA, "layer": 1},
         {"inputs": dwa.DWAInputs(MASKED, keys(R), i32(R, 4), i32(R, 4))},

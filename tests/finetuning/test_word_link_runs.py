@@ -9,6 +9,7 @@ import xlj
 from xlj import align
 from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, finetuning
+from xlj.conversion.exporting import export
 from xlj.finetuning import task_runs
 
 
@@ -33,7 +34,7 @@ def config(checkpoint, tmp_path):
 
 
 @pytest.mark.slow
-def test_scores_equal_those_of_xlj_align_with_the_stored_threshold(config, tmp_path, call):
+def test_scores_equal_those_of_xlj_align_with_the_stored_threshold(config, tmp_path, call, capsys):
     outcome = task_runs.run(finetuning.parse(config), tmp_path / "run")
     (run,) = outcome.runs
     model = stored_models.find(run.folder)
@@ -52,6 +53,8 @@ def test_scores_equal_those_of_xlj_align_with_the_stored_threshold(config, tmp_p
     assert [side.shape for side in nulls[0]] == [(3,), (3,)]
     with pytest.raises(ConfigError, match="use xlj align"):
         encoder.predict(["a\tb"])
+    export(str(run.folder), tmp_path / "folder")
+    assert "not exported: word_links_head" in capsys.readouterr().out
     again = task_runs.run(finetuning.parse(config), tmp_path / "run")
     assert again.runs == outcome.runs
     untrained = dataclasses.replace(

@@ -9,6 +9,7 @@ import pytest
 from xlj.config import ConfigError
 from xlj.config.choices import AlignmentOptions
 from xlj.config.task import Task
+from xlj.data.labelled import task_sources
 from xlj.data.labelled.examples import LinkedPair
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
@@ -74,6 +75,15 @@ def test_files_of_pairs_and_links_are_read_as_by_xlj_align(tmp_path):
     ]
     with pytest.raises(ConfigError, match=r"p\.tsv.*expected source, target and gold links"):
         KIND.read(pairs, "en-de", Task(kind="word_links"))
+    task = Task(kind="word_links", train=(f"{tmp_path}/p.{{language}}|{links}",))
+    pairs.rename(tmp_path / "p.en-de")
+    sources = task_sources.resolve(task, "train", ["en-de"])
+    assert sources == {"en-de": [f"{tmp_path}/p.en-de|{links}"]}
+    read = task_sources.read(*sources["en-de"], "en-de", task)
+    assert [example.content for example in read] == [example.content for example in expected]
+    links.unlink()
+    with pytest.raises(ConfigError, match=r"l\.naacl"):
+        task_sources.resolve(task, "train", ["en-de"])
     assert KIND.remark(expected) == "2 sure and 2 possible links, 1 words without a link"
 
 

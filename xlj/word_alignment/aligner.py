@@ -69,8 +69,8 @@ class Aligner:
       options: options for encoding pairs and linking pieces.
       layers: the layers whose vectors are aligned, from 0 (the embeddings) to the last layer. If
         empty, the layer in `options` is used.
-      threshold: links with a confidence below this value are removed. 0 removes no links, but for
-        the method `word_links` it stands for the threshold that the model stores.
+      threshold: links with a confidence below this value are removed. 0 removes no links; but for
+        the method `word_links`, 0 selects the threshold that the model stores.
 
     Raises:
       ConfigError: if the method does not exist, or needs a head that the model lacks.

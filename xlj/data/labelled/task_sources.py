@@ -138,8 +138,9 @@ def _exists(source: str, language: str, task: Task) -> bool:
         _check_type(source, parse_tfds(source).example, task)
         return True
     if source.startswith("phrasebook:"):
-        _parse_phrasebook(source, task)
-        return set(language.split("-")) <= set(LANGUAGES)
+        name, _ = _parse_phrasebook(source, task)
+        languages = language.split("-")
+        return set(languages) <= set(LANGUAGES) and len(languages) == 1 + (name == "links")
     parts = source.split("|")  # pairs and their links may be in several files
     return all(storage.find_files(part) == [to_path(part)] for part in parts)
 

@@ -23,7 +23,7 @@ from xlj.contracts.arrays import Specified, check
 from xlj.data.labelled.links import EXCLUDED, HALF, LINK
 from xlj.models.dense import matmul
 from xlj.models.dropout import Rngs
-from xlj.objectives.dwa.loss import sides
+from xlj.models.segments import sides
 from xlj.objectives.objective import Rows
 from xlj.objectives.word_hmm.head import products
 from xlj.sharding.trees import Params

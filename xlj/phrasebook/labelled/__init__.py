@@ -31,9 +31,10 @@ SIZES = {
     "tags": 3_000,
     "entities": 3_000,
     "questions": 3_000,
-    "links": 3_000,
 }
 """The tasks, and the number of training examples in every language; dev and test have 500 each."""
+PAIR_SIZES = {"links": 3_000}
+"""The same for tasks of a language pair."""
 
 
 def examples(task: str, language: str, split: str) -> Iterator[Example]:
@@ -50,13 +51,17 @@ def examples(task: str, language: str, split: str) -> Iterator[Example]:
     Raises:
       ValueError: for an unknown task, language or split; the message lists the known ones.
     """
-    for one in language.split("-") if task == "links" else [language]:
+    languages = language.split("-") if task in PAIR_SIZES else [language]
+    for one in languages:
         check_language(one)
-    for what, value, known in (("task", task, tuple(SIZES)), ("split", split, SPLITS)):
+    if task in PAIR_SIZES and len(languages) != 2:
+        raise ValueError(f"{language!r} is not a pair of languages, such as en-de")
+    sizes = SIZES | PAIR_SIZES
+    for what, value, known in (("task", task, tuple(sizes)), ("split", split, SPLITS)):
         if value not in known:
             raise ValueError(f"unknown {what} {value!r}: choose from {', '.join(known)}")
     draw, write = _TASKS[task]
-    return (write(drawn, language) for drawn in _drawn(draw, split, SIZES[task]))
+    return (write(drawn, language) for drawn in _drawn(draw, split, sizes[task]))
 
 
 @cache
