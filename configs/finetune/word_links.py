@@ -12,9 +12,15 @@ languages. A few hundred pairs of a language pair are enough to start. The thres
 chosen on dev, so dev should be pairs that are held out from the training pairs. docs/align.md has
 the details.
 
+Possible links (`ipj`) are neither links nor other words in training (`task.positives`).
+
 The head has a higher learning rate than the encoder, because it has few parameters, which start as
 the cosine of pretrained vectors. The embeddings are frozen, because a few hundred pairs have few of
-the pieces; this also makes steps on CPUs several times as fast. All values are ours.
+the pieces; this also makes steps on CPUs faster. All values are ours.
+
+Measured with multilingual-e5-small (`tests/real/make_folder.py`): 270 pairs of WPT 2003 en-fr for
+training, 30 for dev, and the last 147 for testing; 150 steps in bfloat16, seed 0. AER is 3.8 %,
+after 7 minutes on two shared CPU cores.
 
 Variant: phrasebook (the embedded corpus).
 """
@@ -27,6 +33,7 @@ def phrasebook(config):
     embedded("links", epochs=1, length=64)(config)
     config.task.languages = "en-de"
     config.task.test_languages = "en-de,en-fr,en-sw"
+    config.optimizer.rate_multipliers = "word_links_head/.*=2"  # the rate is higher already
 
 
 VARIANTS = {"phrasebook": phrasebook}
@@ -40,7 +47,8 @@ def get_config(variant=""):
     task.dev = "links/dev.{language}.tsv"
     task.languages = "en-fr"
     task.length = 128
-    optimizer.learning_rate = 5e-5
+    task.positives = "ignored"
+    optimizer.learning_rate = 1e-4
     optimizer.rate_multipliers = "word_links_head/.*=20"
     optimizer.frozen = "embeddings"
     train.steps, task.batch_size = "5ep", 8

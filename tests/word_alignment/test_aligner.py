@@ -66,7 +66,7 @@ apply = jax.jit(encoder.apply, static_argnames=("model", "all_layers"))
 def align_vectors(method, source, target, source_ids, target_ids, prior):
     encoded = (source, source_ids), (target, target_ids)
     sides = (Side(vectors[None, None], ids[None], ids[None]) for vectors, ids in encoded)
-    soft, links = methods.METHODS[method].align({}, Model(), *sides, prior)
+    soft, links, _ = methods.METHODS[method].align({}, Model(), *sides, prior)
     return soft[0, 0], None if links is None else links[0, 0]
 
 
