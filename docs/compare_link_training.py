@@ -12,6 +12,7 @@ pairs of the other folds, and for each set test.SET.tsv. FOLDER/first-300 has th
 en-fr.wpt03 and de-en.rwth for training, and the rest for testing. Training pairs that are
 near-duplicates of a test pair are left out, and counted in duplicates.json. `--duplicates=keep`
 keeps them. `--joined=5,10,20` also writes tests in which so many consecutive pairs are one pair.
+`--augment=3` adds training pairs that are 3 pairs joined, for models that align longer pairs.
 
 `train` trains one model for each fold, on all its language pairs, from each of `--seeds` seeds.
 Other arguments, such as --config.model.dtype=bfloat16, change the recipe. The same command resumes.
@@ -35,7 +36,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -89,6 +90,7 @@ def main() -> None:
     command.add_argument(
         "--pairs", type=int, default=0, help="most training pairs of a language pair"
     )
+    command.add_argument("--augment", type=int, default=0, help="training pairs to join")
     command = commands.add_parser("train")
     command.add_argument("folder", type=Path)
     command.add_argument("runs", type=Path)
@@ -107,7 +109,8 @@ def main() -> None:
         parser.error(f"unknown arguments: {' '.join(changes)}")
     if flags.command == "split":
         joined = [int(size) for size in flags.joined.split(",") if size]
-        split(flags.data, flags.folder, SETS[flags.sets], flags.duplicates, joined, flags.pairs)
+        options = Options(flags.duplicates, tuple(joined), flags.pairs, flags.augment)
+        split(flags.data, flags.folder, SETS[flags.sets], options)
     elif flags.command == "train":
         train(flags.folder, flags.runs, flags.init_from, flags.seeds, flags.parts, changes)
     elif flags.command == "scores":
@@ -116,29 +119,29 @@ def main() -> None:
         print(layers(flags.encoder, flags.pairs))
 
 
-def split(
-    data: Path,
-    folder: Path,
-    sets: Sequence[str],
-    duplicates: str = "remove",
-    joined: Sequence[int] = (),
-    most: int = 0,
-) -> None:
+class Options(NamedTuple):
+    """The flags of `split`, except the sets."""
+
+    duplicates: str = "remove"
+    joined: tuple[int, ...] = ()
+    pairs: int = 0
+    augment: int = 0
+
+
+def split(data: Path, folder: Path, sets: Sequence[str], options: Options) -> None:
     """Writes the folds, and first-300 (see the top of the file)."""
     pairs_of = {name: read_set(data, name) for name in sets}
     counts = {}
     for fold in range(FOLDS):
         parts = {name: partition(pairs, name, fold) for name, pairs in pairs_of.items()}
-        counts[f"fold-{fold}"] = write_part(
-            folder / f"fold-{fold}", parts, duplicates, joined, most
-        )
+        counts[f"fold-{fold}"] = write_part(folder / f"fold-{fold}", parts, options)
     parts = {}
     for name, first in FIRST.items():
         pairs = pairs_of.get(name, [])
         if len(pairs) > first:
             parts[name] = pairs[first:], pairs[:first]
     if parts:
-        counts["first-300"] = write_part(folder / "first-300", parts, duplicates, joined, most)
+        counts["first-300"] = write_part(folder / "first-300", parts, options)
     (folder / "duplicates.json").write_text(json.dumps(counts, indent=1) + "\n")
     print(json.dumps(counts))
 
@@ -169,11 +172,7 @@ def partition(pairs: Sequence[Pair], name: str, fold: int) -> tuple[list[Pair], 
 
 
 def write_part(
-    folder: Path,
-    parts: dict[str, tuple[list[Pair], list[Pair]]],
-    duplicates: str,
-    joined: Sequence[int],
-    most: int,
+    folder: Path, parts: dict[str, tuple[list[Pair], list[Pair]]], options: Options
 ) -> dict[str, int]:
     """Writes the training, dev and test files of a part; returns near-duplicates by pair."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -181,7 +180,7 @@ def write_part(
     training: dict[str, list[Pair]] = collections.defaultdict(list)
     for name, (test, rest) in parts.items():
         write(folder / f"test.{name}.tsv", test)
-        for size in joined:
+        for size in options.joined:
             write(folder / f"test.{name}.x{size}.tsv", join(test, size))
         tests[name.partition(".")[0]] += test
         training[name.partition(".")[0]] += rest
@@ -189,13 +188,14 @@ def write_part(
     for languages, pairs in training.items():
         near = near_duplicates(pairs, tests[languages])
         counts[languages] = int(near.sum())
-        if duplicates == "remove":
+        if options.duplicates == "remove":
             pairs = [pair for pair, is_near in zip(pairs, near, strict=True) if not is_near]
         pairs = in_hashed_order(pairs)
-        pairs = pairs[: most or None]
+        pairs = pairs[: options.pairs or None]
         size = max(1, round(DEV_SHARE * len(pairs)))
         write(folder / f"dev.{languages}.tsv", pairs[:size])
-        write(folder / f"train.{languages}.tsv", pairs[size:])
+        more = join(pairs[size:], options.augment) if options.augment else []
+        write(folder / f"train.{languages}.tsv", [*pairs[size:], *more])
     return counts
 
 

@@ -50,7 +50,7 @@ def data(tmp_path):
 
 def test_english_sentences_are_in_one_fold_of_all_sets(script, data, tmp_path, capsys):
     folder, sets = tmp_path / "out", ("en-fr.wpt03", "de-en.rwth")
-    script.split(data, folder, sets, joined=[3])
+    script.split(data, folder, sets, script.Options(joined=(3,)))
     total = 0
     for fold in range(5):
         part = folder / f"fold-{fold}"
@@ -65,6 +65,9 @@ def test_english_sentences_are_in_one_fold_of_all_sets(script, data, tmp_path, c
             dev = sentences(part / f"dev.{pair}.tsv", column)
             assert dev and not rest & dev and not (rest | dev) & tests[0]
     assert total == 40
+    script.split(data, tmp_path / "more", sets, script.Options(augment=3))
+    train, more = (lines_of(tmp_path / name / "fold-0/train.en-fr.tsv") for name in ("out", "more"))
+    assert more[: len(train)] == train and len(more) == len(train) + -(-len(train) // 3)
     counts = json.loads((folder / "duplicates.json").read_text())
     assert list(counts) == [f"fold-{k}" for k in range(5)] and not any(
         sum(x.values()) for x in counts.values()
