@@ -52,8 +52,8 @@ SETTINGS = {
 }
 """The method and the encoding of each way to align: `method` and `together` of `Encoder.align`."""
 LAYER = 8
-"""The layer of the defaults of `xlj.align`, and of SimAlign, for 12 layers."""
-DEFAULT, SIMALIGN = "together optimal_transport", "apart itermax"
+"""The layer of XLM-Align and SimAlign, which is the default of `xlj.align`, for 12 layers."""
+XLM_ALIGN, SIMALIGN = "together optimal_transport", "apart itermax"
 
 
 def of_library(name: str, model: Path, data: Path) -> Scores:
@@ -78,7 +78,7 @@ def loaded(model: Path) -> xlj.Encoder:
 def error_rates(name: str, model: Path, data: Path) -> Scores:
     """Measures the alignment error rate of each layer, encoding and method.
 
-    "difference" is the rate of SimAlign's settings minus the rate of the defaults, with the 95 %
+    "difference" is the rate of SimAlign's settings minus the rate of XLM-Align's, with the 95 %
     interval of the paired bootstrap over sentences.
     """
     pairs = list(sentence_pairs.read(data / f"alignment/{name}.tsv.gz", with_gold=True))
@@ -92,7 +92,7 @@ def error_rates(name: str, model: Path, data: Path) -> Scores:
     def rate(of_pairs: Any) -> float:
         return from_counts(*of_pairs.sum(0)).aer
 
-    first, second = (counts[setting][LAYER] for setting in (DEFAULT, SIMALIGN))
+    first, second = (counts[setting][LAYER] for setting in (XLM_ALIGN, SIMALIGN))
     difference = paired_bootstrap(first, second, rate)
     rates = {name: [percent(rate(layer)) for layer in layers] for name, layers in counts.items()}
     return {"pairs": len(pairs), "difference": [percent(each) for each in difference], **rates}

@@ -67,7 +67,11 @@ def test_the_scaling_page_has_rows_for_every_recipe_of_a_paper(tmp_path):
     assert maker.page(tmp_path) == text and "not made" not in text
     others = {"quickstart", "xlm_tiny", "comparison", "ernie_m_ablations", "aligner"}
     others |= {"meta_pretraining"}  # XLM-R base with fewer ids
-    others |= {"adapt", "sentences"}  # have the sizes of the model that they start from
+    others |= {
+        "adapt",
+        "align_adapt",
+        "sentences",
+    }  # have the sizes of the model that they start from
     assert {file.stem for file in (ROOT / "configs").glob("*.py")} - others == {*maker.RECIPES}
 
 

@@ -211,7 +211,7 @@ def test_error_rates_have_the_layer_encoding_and_method_of_their_names(
     assert scores["together argmax"] == [100] + [0] * 9
     assert scores["apart itermax"] == [100] * 2 + [0] * 8
     # At layer 8, SimAlign's settings find all links and the defaults find none.
-    assert scores[script.DEFAULT][script.LAYER] == 100
+    assert scores[script.XLM_ALIGN][script.LAYER] == 100
     assert scores["difference"] == [-100, -100, -100]
     assert script.interval(scores) == "-100.0 (-100.0 to -100.0)"
     assert script.best(scores) == "0.0 (layer 0, apart argmax)"

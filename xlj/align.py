@@ -54,7 +54,8 @@ def main(flags: Namespace) -> None:
         return
     options = _options(flags, encoder)
     aligner = _aligner(flags, encoder, options)
-    settings = dataclasses.asdict(options) | {"threshold": flags.threshold}
+    _report_options(options, encoder)
+    settings = dataclasses.asdict(options) | {"threshold": aligner.threshold}
     settings = {name: value for name, value in settings.items() if value or name == "layer"}
     tags = projection.Projection(labels) if labels else None
     scores = _align(flags, aligner, size, pairs, settings, tags)
@@ -89,6 +90,13 @@ def _options(flags: Namespace, encoder: "Encoder") -> AlignmentOptions:
     return encoder.alignment_options(**{name: getattr(flags, name) for name in _OPTIONS})
 
 
+def _report_options(options: AlignmentOptions, encoder: "Encoder") -> None:
+    """Prints the method, the encoding and the layer."""
+    from xlj.word_alignment import defaults
+
+    print(defaults.describe(options, encoder.pretrained), file=sys.stderr)
+
+
 def _aligner(
     flags: Namespace, encoder: "Encoder", options: AlignmentOptions, layers: Iterable[int] = ()
 ) -> "Aligner":
@@ -113,7 +121,9 @@ def _align_shard(flags: Namespace) -> None:
     skipping = Skipping(flags.malformed, "--malformed")
     if part_files.remaining():
         encoder = _load(flags)
-        aligner = _aligner(flags, encoder, _options(flags, encoder))
+        options = _options(flags, encoder)
+        aligner = _aligner(flags, encoder, options)
+        _report_options(options, encoder)
     for part in part_files.remaining():
         unit, size = units[part], 0
         texts = sentence_pairs.of_lines(

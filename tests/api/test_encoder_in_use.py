@@ -61,12 +61,14 @@ def test_a_layer_that_does_not_exist_is_refused(model, call, layer):
 def test_align_and_soft_align_equal_the_aligner(model, random_encoder):
     pairs = [("the cat sleeps", "die Katze schläft"), ("a", ""), ("the dog", "der große Hund")]
     split = [Pair("", first.split(), second.split()) for first, second in pairs]
-    chosen = {"layer": 1, "method": "argmax", "together": False, "prior": 3.0}
-    all_links = Aligner(random_encoder, AlignmentOptions("argmax", "apart", 1, 3.0)).scored(split)
+    chosen = {"layer": 1, "method": "itermax", "together": True, "prior": 3.0}
+    all_links = Aligner(random_encoder, AlignmentOptions("itermax", "together", 1, 3.0)).scored(
+        split
+    )
     confidences = np.concatenate([scored.confidences for (scored,) in all_links])
     chosen["threshold"] = float(np.median(confidences))
     for options in ({}, chosen):
-        defaults = {"layer": 2, "method": "optimal_transport", "together": True, "prior": 0.0}
+        defaults = {"layer": 2, "method": "argmax", "together": False, "prior": 0.0}
         layer, method, together, prior, *threshold = (defaults | options).values()
         alignment_options = AlignmentOptions(
             method, "together" if together else "apart", layer, prior

@@ -57,6 +57,7 @@ from xlj.objectives.rtd import loss as rtd
 from xlj.objectives.rtd.loss import detect, init_detection
 from xlj.objectives.rtd.options import ReplacedTokenDetection
 from xlj.objectives.supervised import loss as supervised
+from xlj.objectives.supervised import word_links
 from xlj.objectives.supervised.head import (
     classify,
     classify_texts,
@@ -103,6 +104,7 @@ def keys(*shape):
 
 KEY, TOKENS, HIDDEN = keys(), i32(R, N), f32(R, N, H)
 ROWS = {"tokens": TOKENS, "languages": i32(R, 2)}
+LINKED = {"tokens": TOKENS, "links": jax.ShapeDtypeStruct((R, 2, N, -(-N // 8)), jnp.uint8)}
 BITEXT = {"first": TOKENS, "second": TOKENS, "languages": i32(R, 2)}
 MASKED = Masked(TOKENS, i32(R, SLOTS), i32(R, SLOTS), f32(R, SLOTS), i32(R, 2))
 SEGMENTS = segments.Segments(TOKENS, TOKENS, TOKENS)
@@ -136,6 +138,7 @@ def trees():
             "pointer_head": init_pointer(key, MODEL),
             "contrast_head": init_projection(key, MODEL),
             "word_hmm_head": word_hmm_head.init(key, MODEL, 3),
+            "word_links_head": word_links.init(key, MODEL),
         }
 
     return jax.eval_shape(init, KEY)
@@ -178,6 +181,22 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     word_hmm_head.products: ({"dtype": "float32"}, {"queries": f32(R, 5, H), "keys": f32(R, 4, H)}),
     word_hmm_head.log_ratio: ({"normaliser": 0.0}, {"score": f32(R, 5, 4)}),
     word_hmm.words_of: ({}, {"tokens": TOKENS}),
+    word_links.init: ({"model": MODEL, "labels": 0}, {"rng": KEY}),
+    word_links.logits: (
+        {"head": PARAMS["word_links_head"], "model": MODEL},
+        {"hidden": HIDDEN, "tokens": TOKENS, "rngs": keys(R)},
+    ),
+    word_links.unpack: ({"length": N}, {"links": LINKED["links"]}),
+    word_links.weights: ({}, {"rows": LINKED}),
+    word_links.losses: ({}, {"logits": f32(R, N, N), "rows": LINKED}),
+    word_links.word_probabilities: (
+        {"head": PARAMS["word_links_head"], "model": MODEL},
+        {
+            "vectors": (f32(3, R, 5, H), f32(3, R, 4, H)),
+            "ids": (i32(R, 5), i32(R, 4)),
+            "words": (i32(R, 5), i32(R, 4)),
+        },
+    ),
     layer.shared_bias: (
         {"model": MODEL, "length": N},
         {"params": {"table": f32(MODEL.position_buckets, 2)}},
@@ -289,7 +308,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"rows": ROWS, "rngs": keys(R)},
     ),
     cross_entropy.cross_entropy: ({"dtype": DTYPE}, TABLE | {"labels": i32(6)}),
-    dwa.sides: ({}, {"tokens": TOKENS}),
+    segments.sides: ({}, {"tokens": TOKENS}),
     dwa.self_label: (
         {"params": PARAMS, "model": MODEL, "options": DWA, "layer": 1},
         {"inputs": dwa.DWAInputs(MASKED, keys(R), i32(R, 4), i32(R, 4))},

@@ -368,7 +368,7 @@ def test_the_alignment_probe_uses_the_configured_method_encoding_and_prior(probe
         assert scores["eval/word_alignment/en-sw/aer"] == expected
         return expected
 
-    rates = [measured(), measured(method="argmax"), measured(encode="apart"), measured(prior=3.0)]
+    rates = [measured(), measured(method="match"), measured(encode="together"), measured(prior=3.0)]
     assert len(set(rates)) == 4
 
 

@@ -16,6 +16,8 @@ from xlj.objectives.mlm import loss as mlm
 from xlj.objectives.mlm.options import TranslationLM
 from xlj.objectives.rtd import loss as rtd
 from xlj.objectives.rtd.options import Generator, TranslationRTD
+from xlj.objectives.word_agreement import loss as word_agreement
+from xlj.objectives.word_agreement.options import WordAgreement
 from xlj.objectives.word_hmm import loss as word_hmm
 from xlj.objectives.word_hmm.options import WordHMM
 from xlj.objectives.xlco import loss as xlco
@@ -30,6 +32,7 @@ OBJECTIVES = {
     "xlco": (xlco, "bitext", CrossLingualContrast(layer=1, queue=40)),
     "retrieval": (contrast, "bitext", Retrieval(layer=2)),
     "word_hmm": (word_hmm, "bitext", WordHMM(layer=1)),
+    "word_agreement": (word_agreement, "bitext", WordAgreement(layer=2)),
     "distillation": (distillation, "text", Distillation(language="de")),
 }
 

@@ -15,6 +15,7 @@ from xlj.models.segments import whole_examples
 LAYERS = {
     **dict.fromkeys(("mlm", "camlm", "btmlm", "dwa", "distillation"), [3]),
     **{"rtd": [2, 3], "xlco": [1], "retrieval": [2, 2], "word_hmm": [1, 1]},
+    "word_agreement": [2, 2],
 }
 """The number of layers of each forward pass, by objective."""
 

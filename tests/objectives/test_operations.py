@@ -76,6 +76,7 @@ CASES = {
         of_rows(reference.contrast, PAIRS, 1, 3, 32, 24),
     ),
     "word_hmm": ("word_hmm", {"layer": 1}, of_rows(reference.word_hmm, 1, NOISE)),
+    "word_agreement": ("word_agreement", {"layer": 2}, of_rows(reference.word_agreement, 2)),
     "distillation": (
         "distillation", {"teacher": "a checkpoint"}, of_rows(reference.distillation),
     ),

@@ -97,6 +97,13 @@ def word_hmm(model, rows, length, layer, noise):
     return 2 * (trained + moves)
 
 
+def word_agreement(model, rows, length, layer):
+    """Each side is encoded once. The products of the vectors of both sides have a gradient."""
+    side = length // 2
+    similarity = rows * product(side, model.hidden, side)
+    return 3 * (2 * layers(model, layer, rows, side) + similarity)
+
+
 def distillation(model, rows, length):
     return (3 + 1) * layers(model, model.layers, rows, length)
 

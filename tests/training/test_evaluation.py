@@ -36,6 +36,8 @@ OTHER_LOSSES = {
     "text_distillation",
     "word_hmm",
     "word_hmm_normaliser",
+    "word_agreement",
+    "word_agreement_consistency",
 }
 
 

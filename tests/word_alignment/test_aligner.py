@@ -66,7 +66,7 @@ apply = jax.jit(encoder.apply, static_argnames=("model", "all_layers"))
 def align_vectors(method, source, target, source_ids, target_ids, prior):
     encoded = (source, source_ids), (target, target_ids)
     sides = (Side(vectors[None, None], ids[None], ids[None]) for vectors, ids in encoded)
-    soft, links = methods.METHODS[method].align({}, Model(), *sides, prior)
+    soft, links, _ = methods.METHODS[method].align({}, Model(), *sides, prior)
     return soft[0, 0], None if links is None else links[0, 0]
 
 
@@ -211,7 +211,7 @@ def test_the_value_of_two_words_is_the_maximum_over_their_pieces(random_encoder,
     pairs.append(Pair("", ["xylophone", "one"], ["two", "\u200b", "xylophone"]))
     aligner = Aligner(random_encoder, options(method, prior=0.8), [2])
     results = aligner.align(pairs), aligner.scored(pairs), aligner.soft(pairs)
-    for pair, (links,), ((scored_links, confidences),), (soft,) in zip(
+    for pair, (links,), ((scored_links, confidences, _),), (soft,) in zip(
         pairs, *results, strict=True
     ):
         assert soft.shape == (len(pair.source), len(pair.target)) and soft.dtype == np.float32

@@ -139,7 +139,7 @@ def test_the_alignment_options_of_the_config_are_the_default(trained):
     assert model.alignment_options() == model.alignment_options(method=None) == chosen
     other = model.alignment_options(method="argmax", encode=None, layer=1, prior=2.0)
     assert other == AlignmentOptions("argmax", "apart", 1, 2.0)
-    assert Encoder(trained).alignment_options() == AlignmentOptions(layer=2)
+    assert Encoder(trained).alignment_options() == AlignmentOptions("argmax", "apart", 2)
     assert model.methods == (*METHODS, "hmm")
     pairs = [(pair.source, pair.target) for pair in pairs_of(trained.vocabulary)]
     expected = Encoder(trained).align(pairs, layer=0, method="hmm", together=False)

@@ -40,6 +40,7 @@ from xlj.objectives.mlm.head import predict
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.pair_scores import PairScorer, TextPair
 from xlj.sharding.meshes import QUICK, one_device
+from xlj.word_alignment import defaults
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.gold_alignments import SPLITS
 from xlj.word_alignment.methods import METHODS
@@ -118,7 +119,7 @@ class Encoder(SentenceEncoder):
         return (
             f"<xlj.Encoder{source}: {model.layers} layers of {model.hidden}, {size:,} pieces, "
             f"up to {model.positions - FIRST_POSITION} tokens, {numbers:,} parameters on "
-            f"{self.device}; aligns by {self.pretrained.alignment.method}>"
+            f"{self.device}; aligns by {self.alignment_options().method}>"
         )
 
     @property
@@ -196,15 +197,14 @@ class Encoder(SentenceEncoder):
         Args:
           choices: values of fields of `AlignmentOptions`. For None and for missing fields, the
             value in the model's config (`evaluation.alignment`) is used or, if the config has no
-            value, the default of XLM-Align's paper.
+            value, the value that `word_alignment.defaults` chooses for the model.
 
         Returns:
-          The options. Their `layer` is the number of a layer, never -1.
+          The options. Their `layer` is the number of a layer, never -1, and no value is `auto`.
         """
         changes = {name: value for name, value in choices.items() if value is not None}
         options = dataclasses.replace(self.pretrained.alignment, **changes)
-        layer = encoder.layer_or_middle(options.layer, self.layers)
-        return dataclasses.replace(options, layer=layer)
+        return defaults.resolve(options, self.pretrained)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -290,7 +290,7 @@ class Encoder(SentenceEncoder):
         Args:
           pairs: any number of pairs of sentences; two strings are one pair.
           layer: the layer whose hidden vectors to compare.
-          method: one of `methods`; None for the method in the model's config.
+          method: one of `methods`; None for the model's default.
           choices: the arguments `together`, `prior` and `threshold` of `aligner`.
 
         Returns:
@@ -322,6 +322,26 @@ class Encoder(SentenceEncoder):
         layers = [] if layer is None else [self._layer(layer)]
         aligner = self.aligner(layers, method, **choices)
         return [matrices[0] for matrices in aligner.soft(_word_pairs(pairs))]
+
+    def null_probabilities(
+        self, pairs: WordPairs, **choices: Unpack[AlignmentChoices]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Computes the probability of each word that it has no counterpart in the other sentence.
+
+        The arguments and errors are those of `align`.
+
+        Returns:
+          For each pair, the probabilities of the words of both sentences, float32 [words] each.
+
+        Raises:
+          ConfigError: also if the model was not trained on word links.
+        """
+        aligner = self.aligner((), "word_links", **choices)
+        results = []
+        for (aligned,) in aligner.scored(_word_pairs(pairs)):
+            assert aligned.nulls is not None
+            results.append(aligned.nulls)
+        return results
 
     def score(
         self,

@@ -108,7 +108,10 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         if jax.process_index() == 0:
             warnings = schedule.make_warnings(start.schedule, start.store)
             print(report(start.store, config.data), *warnings, "", sep="\n", flush=True)
-        outcome = loop.train(start, probes.make(start.config, files, start.store, start.vocabulary))
+        made = probes.make(
+            start.config, files, start.store, start.vocabulary, start.trained_on_pairs
+        )
+        outcome = loop.train(start, made)
     return PretrainingRun(**vars(outcome))
 
 

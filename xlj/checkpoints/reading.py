@@ -33,9 +33,11 @@ from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model
 from xlj.config.families import options_of
 from xlj.config.fields import ConfigTree
+from xlj.config.objectives import trains_on_pairs
 from xlj.contracts.arrays import PyTree, Tree
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
+from xlj.interop.folder import TRAINED_ON_PAIRS
 from xlj.io import storage
 from xlj.io.atomic import as_config_error
 from xlj.io.json_file import Record
@@ -73,6 +75,12 @@ class Checkpoint:
         """Returns the config of the run that wrote the checkpoint, as nested dicts."""
         config: ConfigTree = self.meta["config"]
         return config
+
+    @property
+    def trained_on_pairs(self) -> bool:
+        """Whether the model, or the model that it was trained from, was trained on pairs that are
+        encoded together."""
+        return bool(self.meta.get(TRAINED_ON_PAIRS)) or trains_on_pairs(self.config())
 
     def digest(self) -> str:
         """Returns the SHA-256 of the description, which contains the digests of all tensors."""

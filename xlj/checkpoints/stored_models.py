@@ -22,6 +22,7 @@ from xlj.config.task import TASK, Task, task_of_model
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
 from xlj.interop import from_hugging_face, model_card, sentence_modules, tokenizer_files
+from xlj.interop.folder import TRAINED_ON_PAIRS
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.interop.task_heads import TASKS
 from xlj.io import hub, json_file
@@ -68,6 +69,8 @@ class StoredModel:
       labels: names of the classes or tags of the task head, in order.
       task: the task for which the model was fine-tuned; None without a task head.
       separators: the number of `</s>` that the task head expects between the sentences of a pair.
+      trained_on_pairs: whether the checkpoint or config.json says that the model was trained on
+        pairs that are encoded together, as in TLM.
       sentence: the modules of a sentence-transformers folder, which compute sentence vectors from
         hidden vectors. The modules' weights are in `leaves` (`sentence_modules.SENTENCE`).
       known: the languages that the model was trained on, as its checkpoint or model card says;
@@ -89,6 +92,7 @@ class StoredModel:
     separators: int = 1
     sentence: SentenceModules | None = None
     known: tuple[str, ...] = ()
+    trained_on_pairs: bool = False
 
 
 def find(path: str | AnyPath, key: str = "") -> StoredModel:
@@ -184,6 +188,7 @@ def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredM
         known=tuple(checkpoint.meta["languages"]),
         task=_read_task(checkpoint),
         separators=checkpoint.meta.get("separators", 1),
+        trained_on_pairs=checkpoint.trained_on_pairs,
     )
 
 
@@ -279,4 +284,5 @@ def of_folder(path: Path) -> StoredModel:
         separators=separators,
         sentence=sentence,
         known=model_card.read_languages(path),
+        trained_on_pairs=imported.folder.config.get(TRAINED_ON_PAIRS) is True,
     )

@@ -14,11 +14,18 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xlj.checkpoints import reading
 from xlj.checkpoints.digests import digests
-from xlj.checkpoints.reading import FORMAT, CheckpointError, orbax_path, seal, tensor_types
+from xlj.checkpoints.reading import (
+    FORMAT,
+    CheckpointError,
+    orbax_path,
+    seal,
+    tensor_types,
+)
 from xlj.config import Config, ConfigError, record
 from xlj.contracts.arrays import PyTree
 from xlj.data.rows.store import Manifest, file_bytes
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.interop.folder import TRAINED_ON_PAIRS
 from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath, Url
 from xlj.sharding.trees import Params
@@ -42,6 +49,8 @@ class Checkpointer:
       keep_steps: steps whose checkpoints are always kept.
       keep_best: whether the checkpoint with the highest score is always kept. If several
         checkpoints have this score, the latest of them is kept.
+      from_pairs: whether the model from which the run started was trained on pairs that are encoded
+        together.
 
     Attributes:
       keep_steps: as above.
@@ -56,6 +65,7 @@ class Checkpointer:
         keep: int,
         keep_steps: tuple[int, ...] = (),
         keep_best: bool = False,
+        from_pairs: bool = False,
     ):
         score = operator.itemgetter("score")
         policies = [
@@ -71,6 +81,7 @@ class Checkpointer:
         self.keep_steps = keep_steps
         self._folder = workdir / "checkpoints"
         self._config, self._manifest, self._vocabulary = config, manifest, vocabulary
+        self._from_pairs = from_pairs
         options = ocp.CheckpointManagerOptions(
             preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
             best_fn=score if keep_best else None,
@@ -122,6 +133,7 @@ class Checkpointer:
             rows=row_digests(manifest),
             tasks=tasks,
             text=file_bytes(manifest.recipe),
+            **{TRAINED_ON_PAIRS: True} if self._from_pairs else {},
         )
         metrics = None if score is None else {"score": score}
         saved = {name: ocp.args.StandardSave(part) for name, part in items.items()}

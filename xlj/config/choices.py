@@ -8,30 +8,38 @@ METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
 """Alignment methods for any encoder: XLM-Align's paper, XLM-Align's released aligner, and the three
 methods of SimAlign."""
 
-TRAINED_METHODS = ("hmm",)
-"""Alignment methods with parameters that an objective trained (`objectives.word_hmm`)."""
+TRAINED_METHODS = ("hmm", "word_links")
+"""Alignment methods with trained parameters: of the objective `word_hmm`, or of fine-tuning on word
+links."""
 
 ENCODINGS = ("together", "apart")
 """Encodings of a pair for alignment: both sentences as one example (XLM-Align), or each sentence
 separately (SimAlign)."""
 
 
+AUTO = "auto"
+"""The value of `method` and `encode` that chooses by the model
+(`word_alignment.defaults.resolve`)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class AlignmentOptions:
-    """Options of word alignment. The defaults are those of XLM-Align's paper.
+    """Options of word alignment.
 
     The method is not checked here, since users can register methods.
     """
 
     method: str = key(
-        "optimal_transport",
-        "alignment method (docs/align.md)",
-        choices=(*METHODS, *TRAINED_METHODS),
+        AUTO,
+        "alignment method; auto: optimal_transport if the model was trained on pairs that are "
+        "encoded together, else argmax (docs/align.md)",
+        choices=(AUTO, *METHODS, *TRAINED_METHODS),
     )
     encode: str = key(
-        "together",
-        "encode a pair as one example (together), or each sentence separately (apart)",
-        choices=ENCODINGS,
+        AUTO,
+        "encode a pair as one example (together), or each sentence separately (apart); auto: "
+        "together if the model was trained on pairs that are encoded together, else apart",
+        choices=(AUTO, *ENCODINGS),
     )
     layer: int = key(
         -1,

@@ -29,6 +29,7 @@ OBJECTIVES = {
     "sentence_distillation": "xlj.objectives.sentence_distillation.options:SentenceDistillation",
     "text_distillation": "xlj.objectives.sentence_distillation.options:TextDistillation",
     "word_hmm": "xlj.objectives.word_hmm.options:WordHMM",
+    "word_agreement": "xlj.objectives.word_agreement.options:WordAgreement",
 }
 """xlj's objectives by name, in the order of the schema: `module:class`, where the class is a
 subclass of `Options`. Users register their objectives (`register`)."""
@@ -231,6 +232,18 @@ def objectives_in(config: Mapping[str, Any]) -> set[str]:
         for name, options in getattr(part.get("objectives"), "items", dict)()
         if hasattr(options, "get") and options.get("batch_size")
     }
+
+
+def trains_on_pairs(config: Mapping[str, Any]) -> bool:
+    """Whether a recorded config has an objective on pairs that are encoded together.
+
+    Unknown objectives, such as a user's whose module is not imported, do not count.
+
+    Args:
+      config: the config of a run, as nested sections (`schema.record`).
+    """
+    known = registered()
+    return any(known[name].rows == "pairs" for name in objectives_in(config) & known.keys())
 
 
 def check_common(path: str, options: Options, config: Sections) -> None:

@@ -204,6 +204,10 @@ class Config(Section):
         objectives = self.objectives_on().values()
         return bool(self.init_from) or any(options.models() for options in objectives)
 
+    def trains_on_pairs(self) -> bool:
+        """Whether an objective that is on in any phase reads pairs that are encoded together."""
+        return any(options.rows == "pairs" for options in self.objectives_on().values())
+
     def row_kinds(self) -> tuple[str, ...]:
         """Returns the kinds of rows that the run reads, xlj's first."""
         read = dict.fromkeys(options.rows for options in self.objectives_on().values())

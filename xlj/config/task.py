@@ -18,6 +18,7 @@ KINDS = {
     "question_answering": "xlj.tasks.question_answering:QuestionAnswering",
     "regression": "xlj.tasks.regression:Regression",
     "multiple_choice": "xlj.tasks.multiple_choice:MultipleChoice",
+    "word_links": "xlj.tasks.word_links:WordLinks",
 }
 """Kinds of tasks by name: `module:function`, where the function takes no arguments and returns a
 `data.labelled.kind.TaskKind`. `task.kind` names a user's kind in the same form."""
@@ -115,7 +116,8 @@ class Task(Section, path="task"):
     train: tuple[str, ...] = _task_key(
         (),
         "training data, as templates with {language}: TSV, CSV, JSONL, Parquet, CoNLL or SQuAD "
-        "JSON files, tfds:NAME#SPLIT, or phrasebook:TASK/{language}#SPLIT (the embedded corpus)",
+        "JSON files, tfds:NAME#SPLIT, or phrasebook:TASK/{language}#SPLIT (the embedded corpus). "
+        "For word links, {language} is a pair of languages, and a template may be PAIRS|LINKS",
     )
     dev: tuple[str, ...] = _task_key(
         (), "dev data that selects a checkpoint, in the formats of train"
@@ -178,11 +180,31 @@ class Task(Section, path="task"):
         "with the higher gold score should have the higher score. Empty: the squared error",
         choices=("", "order"),
     )
+    positives: str = _kind_key(
+        "sure",
+        "links that word links are trained on. sure: sure links, and possible links are no links; "
+        "both: sure and possible links; weighted: both, possible links with half the weight; "
+        "ignored: sure links, and possible links are left out of the softmax",
+        choices=("sure", "both", "weighted", "ignored"),
+    )
+    gold_from: str = _kind_key(
+        "auto",
+        "number of the first word in links, 0 or 1; auto: 1 for files with one link per line, else "
+        "0",
+        choices=("auto", "0", "1"),
+    )
+    threshold: float = _kind_key(
+        0.0,
+        "minimum probability of a word link; 0: the threshold with the lowest alignment error rate "
+        "on dev",
+        low=0,
+    )
     metric: str = _task_key(
         "",
         "accuracy; for tagging, chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of "
         "speech) or tag_accuracy; for questions, squad or mlqa (F1 and exact match); for "
-        "regression, spearman or pearson (correlations). Empty: the default of the kind",
+        "regression, spearman or pearson (correlations); for word links, link_f1. Empty: the "
+        "default of the kind",
     )
     select: str = _task_key(
         "all",
@@ -267,6 +289,7 @@ _LABELLING_KEYS = (
     "answer_length",
     "no_answer",
     "tagged_piece",
+    "threshold",
 )
 
 

@@ -68,7 +68,9 @@ def export(
     exported = to_hugging_face.plan(
         source.leaves, model, vocabulary, headless, source.labels, own, bool(sentence)
     )
-    exported = dataclasses.replace(exported, task=source.task)
+    exported = dataclasses.replace(
+        exported, task=source.task, trained_on_pairs=source.trained_on_pairs
+    )
     if graphs:
         graphs.check(exported)
     with atomic.new_folder(output) as folder:

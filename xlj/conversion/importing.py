@@ -9,6 +9,7 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Model, Objectives, build
 from xlj.config.task import labelling_options
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.interop.folder import TRAINED_ON_PAIRS
 from xlj.interop.task_heads import TASKS
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.supervised.options import SUPERVISED
@@ -58,6 +59,8 @@ def store(
     more: dict[str, Any] = dict(entries)
     if source.task:
         more["task"] = labelling_options(source.task)
+    if source.trained_on_pairs:
+        more[TRAINED_ON_PAIRS] = True
     if source.separators != 1:
         more["separators"] = source.separators
     if source.sentence:

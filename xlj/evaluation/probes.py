@@ -212,10 +212,18 @@ def _read_sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
 Sides = tuple[Ragged, Ragged]
 
 
-def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) -> list[Probe]:
+def make(
+    config: Config,
+    files: Files,
+    store: RowStore,
+    vocabulary: Vocabulary,
+    trained_on_pairs: bool = False,
+) -> list[Probe]:
     """Makes the probes for the section `evaluation` of a config.
 
     Args:
+      trained_on_pairs: whether the model is trained on pairs that are encoded together, which
+        selects the default options of word alignment.
       files: the samples of the files that this section names (`read_files`).
       store: the rows of the run, which contain the held-out pairs.
       vocabulary: the vocabulary of the rows.
@@ -248,7 +256,11 @@ def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) 
         )
     if files.gold:
         options, gold = evaluation.alignment, files.gold
-        probes.append(by_phase(config, lambda model: alignment(model, vocabulary, options, gold)))
+
+        def of_phase(model: Model) -> Probe:
+            return alignment(model, vocabulary, options, gold, trained_on_pairs)
+
+        probes.append(by_phase(config, of_phase))
     return probes
 
 
@@ -389,6 +401,7 @@ def alignment(
     vocabulary: Vocabulary,
     options: AlignmentOptions,
     gold: Mapping[str, Sequence[Pair]],
+    trained_on_pairs: bool = False,
 ) -> Probe:
     """Returns a probe that measures word alignment.
 
@@ -398,7 +411,8 @@ def alignment(
     all_pairs = [pair for pairs in gold.values() for pair in pairs]
 
     def measure(params: Params, check: Check) -> dict[str, dict[str, float]]:
-        links = Aligner(Pretrained(params, model, vocabulary), options).align(all_pairs, check)
+        pretrained = Pretrained(params, model, vocabulary, trained_on_pairs=trained_on_pairs)
+        links = Aligner(pretrained, options).align(all_pairs, check)
         scores = {
             name: gold_alignments.score(
                 [next(links)[0] for _ in pairs], [pair.gold for pair in pairs if pair.gold]

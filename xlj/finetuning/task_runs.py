@@ -169,7 +169,9 @@ def _score_untrained(config: Config, data: TaskData, source: StoredModel, workdi
     task = config.task
     model = _model_of(config, source)
     mesh = meshes.one_device()
-    evaluator = Evaluator(task, model, data.labels, mesh, source.separators)
+    if "threshold" in load(task.effective_kind).reads and not task.threshold and source.task:
+        task = dataclasses.replace(task, threshold=source.task.threshold)
+    evaluator = Evaluator(task, model, data.labels, mesh, source.vocabulary(), source.separators)
     params = source.params(mesh)
     folder = workdir / "untrained"
     if jax.process_index() == 0:
@@ -236,7 +238,7 @@ def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
         folder.mkdir(parents=True, exist_ok=True)
         json_file.write(folder / TASK, labelling_options(task))
         atomic.write(folder / IDENTITY, plan.identity.encode())
-    evaluator = Evaluator(task, start.config.model, data.labels, start.mesh)
+    evaluator = Evaluator(task, start.config.model, data.labels, start.mesh, start.vocabulary)
 
     def probe(state: State, check: Check) -> dict[str, float]:
         _, dev_scores = evaluator.scores(state.params, data.dev, "dev", check)
@@ -256,6 +258,7 @@ def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
         task_scores.save(task, predicted, folder / "predictions", split)
     content = {"languages": plan.languages, "seed": seed, "step": step, **scores}
     if jax.process_index() == 0:
+        json_file.write(folder / TASK, labelling_options(evaluator.task))  # with tuned options
         json_file.write(folder / RUN, content)
     return TaskRun(plan.languages, seed, step, scores["dev"], scores["test"], folder)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax.sharding import Mesh
@@ -12,9 +13,11 @@ from xlj.config.task import Task
 from xlj.data.labelled import kind
 from xlj.data.labelled.examples import Example
 from xlj.data.labelled.kind import Predictions
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.language_report import average
 from xlj.finetuning.task_data import ExampleSet, TaskData
 from xlj.inference.predictor import Predictor
+from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance
 from xlj.io import atomic
 from xlj.sharding.trees import Params
@@ -31,13 +34,24 @@ class Evaluator:
 
     Args:
       labels: the labels, in the order of the head's outputs.
+      vocabulary: the vocabulary of the rows.
       separators: the number of `</s>` that the head expects between the sentences of a pair.
+
+    Attributes:
+      task: the task, with the options that were chosen on the latest dev sets (`TaskKind.tune`).
     """
 
     def __init__(
-        self, task: Task, model: Model, labels: tuple[str, ...], mesh: Mesh, separators: int = 1
+        self,
+        task: Task,
+        model: Model,
+        labels: tuple[str, ...],
+        mesh: Mesh,
+        vocabulary: Vocabulary,
+        separators: int = 1,
     ):
-        self._task, self._kind, self._labels = task, kind.find(task.effective_kind), labels
+        self.task, self._kind, self._labels = task, kind.find(task.effective_kind), labels
+        self._given, self._model, self._vocabulary = task, model, vocabulary
         self._predict = Predictor(task.effective_kind, model, mesh, separators)
 
     def scores(
@@ -57,16 +71,36 @@ class Evaluator:
           split: the name of the split, for the progress bar.
           progress: called with the number of newly predicted rows.
         """
+        predict = self._predictor(params)
+        outputs: dict[str, Any] = {}
+        if self._kind.is_tuned and split == "dev" and sets:
+            outputs = {name: predict(each, name, split, progress) for name, each in sets.items()}
+            examples_of = {name: each.examples for name, each in sets.items()}
+            self.task = self._kind.tune(outputs, examples_of, self._given)
         predictions: dict[str, Predictions] = {}
         scores: Scores = {}
         for language, example_set in sets.items():
             rows, examples = example_set.rows, example_set.examples
-            outputs = self._predict(params, rows.tokens, f"{split} {language}", progress)
-            predicted = self._kind.decode(outputs, rows, examples, self._labels, self._task)
+            output = outputs.pop(language, None)
+            if output is None:
+                output = predict(example_set, language, split, progress)
+            predicted = self._kind.decode(output, rows, examples, self._labels, self.task)
             predictions[language] = predicted
             if self._kind.is_labelled(examples):
-                _add_scores(scores, self._task, predicted, examples, language)
+                _add_scores(scores, self.task, predicted, examples, language)
         return predictions, scores
+
+    def _predictor(self, params: Params) -> Callable[[ExampleSet, str, str, Advance], Any]:
+        """Returns a function (set, language, split, progress) -> outputs for the examples."""
+        pretrained = Pretrained(params, self._model, self._vocabulary)
+        of_examples = self._kind.predictor(pretrained, self._given)
+
+        def predict(each: ExampleSet, language: str, split: str, progress: Advance) -> Any:
+            if of_examples is not None:
+                return of_examples(each.examples, progress)
+            return self._predict(params, each.rows.tokens, f"{split} {language}", progress)
+
+        return predict
 
 
 def metrics_of(scores: Scores, task: Task, trained: Iterable[str]) -> dict[str, float]:

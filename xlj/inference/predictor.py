@@ -176,6 +176,12 @@ class Labeller:
         separators = pretrained.separators
         self.task = dataclasses.replace(task, length=task.length + 1 - separators)
         self.kind = kind.find(task.effective_kind)
+        if self.kind.predictor(pretrained, task) is not None:
+            where = f"{source}: " if source else ""
+            raise ConfigError(
+                f"{where}the task {self.kind.name} does not label text; use xlj align, or `align` "
+                "in Python"
+            )
         self._pretrained = pretrained
         mesh = mesh_of(pretrained.params)
         self._predict = Predictor(

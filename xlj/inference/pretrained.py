@@ -24,6 +24,7 @@ class Pretrained(NamedTuple):
         has none.
       task: the task for which the model was fine-tuned; None if it was not fine-tuned.
       separators: the number of `</s>` that the task head expects between the sentences of a pair.
+      trained_on_pairs: whether the model was trained on pairs that are encoded together, as in TLM.
     """
 
     params: Params
@@ -33,6 +34,7 @@ class Pretrained(NamedTuple):
     sentence: SentenceModules | None = None
     task: Task | None = None
     separators: int = 1
+    trained_on_pairs: bool = False
 
 
 def load(path: str | Path, device: str | None = None) -> Pretrained:
@@ -64,4 +66,5 @@ def of(source: StoredModel, device: str | None = None) -> Pretrained:
         source.sentence,
         source.task,
         source.separators,
+        source.trained_on_pairs,
     )

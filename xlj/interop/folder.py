@@ -19,6 +19,10 @@ MODULES = "modules.json"  # written by sentence-transformers
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
+TRAINED_ON_PAIRS = "trained_on_pairs"
+"""The key of config.json, and of the description of a checkpoint, that is true if the model was
+trained on pairs that are encoded together, as in TLM."""
+
 _MAX_NAME = 255  # the maximum length of a file name, in characters
 _ARGUMENTS = "training_args.bin"  # written by transformers' trainer; has no weights
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pdparams", "*.h5", "*.msgpack")

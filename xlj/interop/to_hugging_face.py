@@ -24,7 +24,7 @@ from xlj.families.interface import POOLER, SURPLUS, TOKEN_TYPE, WHOLE, Architect
 from xlj.families.modern import is_local
 from xlj.families.xlm_r import XLJ
 from xlj.interop import model_config, task_heads, tokenizer_files
-from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
+from xlj.interop.folder import CONFIG, INDEX, TRAINED_ON_PAIRS, WEIGHTS
 from xlj.interop.sentence_modules import SENTENCE
 from xlj.interop.task_heads import TASKS
 from xlj.io import atomic
@@ -58,6 +58,7 @@ class ExportPlan:
       labels: the names of the task's classes or tags, in order.
       own: the name of the kind of task if user code defines this kind; empty for xlj's kinds.
       task: the task of the head, for its description; None for a general description.
+      trained_on_pairs: whether the model was trained on pairs that are encoded together.
     """
 
     architecture: Architecture
@@ -67,6 +68,7 @@ class ExportPlan:
     labels: tuple[str, ...] = ()
     own: str = ""
     task: Task | None = None
+    trained_on_pairs: bool = False
 
     @property
     def hf_task(self) -> HuggingFace | None:
@@ -342,6 +344,7 @@ def write(
         task_heads.class_of(architecture.class_prefix, exported.head, exported.own)
     ]
     config |= _token_ids(architecture, vocabulary)
+    config |= {TRAINED_ON_PAIRS: True} if exported.trained_on_pairs else {}
     if architecture.model_type == XLJ.model_type:
         config["auto_map"] = _AUTO_MAP
         for name in ("configuration_xlj.py", "modeling_xlj.py"):

@@ -57,6 +57,24 @@ def segments(tokens: jax.Array) -> Segments:
     )
 
 
+def sides(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the numbers of the tokens' examples, separately for first and second sentences.
+
+    Args:
+      tokens: int [rows, length].
+
+    Returns:
+      Two arrays int32 [rows, length]. The first array has the numbers of the examples at tokens of
+      first sentences, and 0 at specials and second sentences. The second array has the numbers at
+      tokens of second sentences, and 0 elsewhere.
+    """
+    check("sides", tokens=("int [rows, length]", tokens))
+    layout = segments(tokens)
+    word = (tokens != BOS) & (tokens != EOS) & (tokens != PAD)
+    first, second = (jnp.where(word & (layout.side == i), layout.segment, 0) for i in (0, 1))
+    return first, second
+
+
 def languages_of(layout: Segments, languages: jax.Array) -> jax.Array:
     """Returns the language of each token, int32 [rows, length]; -1 for padding.
 

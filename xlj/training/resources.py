@@ -278,6 +278,7 @@ def _checkpointer(start: Start, best: str) -> writing.Checkpointer:
         keep=start.config.train.keep_checkpoints,
         keep_steps=(*pre_decay, *unmeasured),
         keep_best=bool(best),
+        from_pairs=start.started_from_pairs,
     )
 
 

@@ -61,6 +61,21 @@ class Start:
         """The number of finished steps: the step of `latest`, or 0."""
         return self.latest.step if self.latest is not None else 0
 
+    @property
+    def started_from_pairs(self) -> bool:
+        """Whether the model from which the run started was trained on pairs that are encoded
+        together."""
+        if self.latest is not None:
+            return self.latest.trained_on_pairs
+        loads_layers = "body" in self.config.transfer.parts
+        return bool(self.source and self.source.trained_on_pairs and loads_layers)
+
+    @property
+    def trained_on_pairs(self) -> bool:
+        """Whether the run, or the model from which it started, trains on pairs that are encoded
+        together."""
+        return self.started_from_pairs or self.config.trains_on_pairs()
+
     @functools.cached_property
     def schedule(self) -> Schedule:
         """The schedule of the run."""

@@ -19,7 +19,7 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
-from xlj.word_alignment import methods
+from xlj.word_alignment import defaults, methods
 from xlj.word_alignment.methods import Method, Side
 from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
@@ -37,10 +37,28 @@ class PairLinks(NamedTuple):
     Attributes:
       links: int32 [links, 2], zero-based indices of source and target words, sorted.
       confidences: float32 [links], between 0 and 1.
+      nulls: the probability of each source word and of each target word that it has no counterpart,
+        float32 [words] each, 1 for words without pieces; None if the method does not compute it, or
+        if only links were requested.
     """
 
     links: np.ndarray
     confidences: np.ndarray
+    nulls: tuple[np.ndarray, np.ndarray] | None = None
+
+
+class _Values(NamedTuple):
+    """Results of a batch on devices.
+
+    Attributes:
+      pairs: values for pairs of pieces, [layers, pairs, side, side], or likelihoods [layers,
+        pairs].
+      nulls: the values of `Alignment.nulls` for both sides, float32 [layers, pairs, 2, side]; None
+        if they are not requested.
+    """
+
+    pairs: jax.Array
+    nulls: jax.Array | None = None
 
 
 class Aligner:
@@ -51,7 +69,8 @@ class Aligner:
       options: options for encoding pairs and linking pieces.
       layers: the layers whose vectors are aligned, from 0 (the embeddings) to the last layer. If
         empty, the layer in `options` is used.
-      threshold: links with a confidence below this value are removed.
+      threshold: links with a confidence below this value are removed. 0 removes no links; but for
+        the method `word_links`, 0 selects the threshold that the model stores.
 
     Raises:
       ConfigError: if the method does not exist, or needs a head that the model lacks.
@@ -59,6 +78,7 @@ class Aligner:
     Attributes:
       windowed: the number of pairs so far that were too long for the model, and were therefore
         encoded in windows.
+      threshold: the threshold that is applied.
     """
 
     def __init__(
@@ -69,11 +89,12 @@ class Aligner:
         threshold: float = 0.0,
     ):
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
-        model = pretrained.model
+        model, options = pretrained.model, defaults.resolve(options, pretrained)
         self._limit = model.positions - FIRST_POSITION
-        self._layers = tuple(layers) or (encoder.layer_or_middle(options.layer, model.layers),)
+        self._layers = tuple(layers) or (options.layer,)
         self._method = methods.find(options.method, pretrained.params)
-        self._together, self._threshold = options.encode == "together", threshold
+        self._together = options.encode == "together"
+        self.threshold = threshold or defaults.threshold(self._method, pretrained)
         static = {"mesh": self._mesh, "model": model, "prior": options.prior}
         self._align = partial(_align, layers=self._layers, method=self._method, **static)
         self.windowed = 0
@@ -92,7 +113,7 @@ class Aligner:
         Raises:
           ConfigError: if a sentence has more than `MAX_PIECES` pieces.
         """
-        output = "confidences" if self._threshold else "links"
+        output = "confidences" if self.threshold else "links"
         for _, by_layer in self._align_chunks(pairs, output, progress):
             yield [aligned.links for aligned in by_layer]
 
@@ -121,8 +142,8 @@ class Aligner:
         """
         for pair, by_layer in self._align_chunks(pairs, "soft", progress):
             matrices = np.zeros((len(by_layer), len(pair.source), len(pair.target)), np.float32)
-            for matrix, (ends, values) in zip(matrices, by_layer, strict=True):
-                matrix[tuple(ends.T)] = values
+            for matrix, aligned in zip(matrices, by_layer, strict=True):
+                matrix[tuple(aligned.links.T)] = aligned.confidences
             yield matrices
 
     def likelihoods(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[float]:
@@ -139,7 +160,7 @@ class Aligner:
             result = np.full(len(chunk), np.nan)
             started = self._start_batches(self._split_pieces(chunk, False), "likelihood")
             for batch, values in in_flight(started):
-                result[batch.members] = np.asarray(values)[0, : len(batch.members)]
+                result[batch.members] = np.asarray(values.pairs)[0, : len(batch.members)]
                 progress(len(batch.members))
             yield from result.tolist()
 
@@ -157,8 +178,13 @@ class Aligner:
         while chunk := list(itertools.islice(pairs, size)):
             pieces = self._split_pieces(chunk, of_pieces)
             by_pair = [[_NO_LINKS] * len(self._layers) for _ in chunk]
-            for batch, values in self._compute_values(pieces, output):
+            if self._method.has_nulls and output == "confidences":
+                for pair, both, aligned in zip(chunk, pieces, by_pair, strict=True):
+                    aligned[:] = [_unlinked(pair, both, of_pieces) for _ in aligned]
+            for batch, values, nulls in self._compute_values(pieces, output):
                 _collect_links(by_pair, batch, values, pieces)
+                if nulls is not None:
+                    _collect_nulls(by_pair, batch, nulls, pieces)
                 progress(len(batch.members))
             yield from zip(chunk, by_pair, strict=True)
 
@@ -183,27 +209,29 @@ class Aligner:
 
     def _compute_values(
         self, pieces: list[tuple[Pieces, Pieces]], output: str
-    ) -> Iterator[tuple[Batch, np.ndarray]]:
-        """Yields batches with values for pairs of pieces, [layers, pairs, side, side].
+    ) -> Iterator[tuple[Batch, np.ndarray, np.ndarray | None]]:
+        """Yields batches with values for pairs of pieces, [layers, pairs, side, side], and nulls.
 
         `side` is the number of slots for pieces (`pair_batches.Rows`). The values are bool links,
-        float32 confidences that are 0 without a link, or the float32 soft alignment.
+        float32 confidences that are 0 without a link, or the float32 soft alignment. Nulls are
+        those of `_Values`.
         """
         match = self._method.match
         on_device = "soft" if match else output
         for batch, result in in_flight(self._start_batches(pieces, on_device)):
-            values = np.asarray(result)
+            values = np.asarray(result.pairs)
+            nulls = None if result.nulls is None else np.asarray(result.nulls)
             if match and output != "soft":
                 sides = batch.rows.source_indices, batch.rows.target_indices
                 links = match(values, *((side >= 0).astype(np.int32) for side in sides))
                 values = links if output == "links" else np.where(links, values, 0)
-            if self._threshold and output != "soft":
-                values = np.where(values >= self._threshold, values, 0)
-            yield batch, values
+            if self.threshold and output != "soft":
+                values = np.where(values >= self.threshold, values, 0)
+            yield batch, values, nulls
 
     def _start_batches(
         self, pieces: list[tuple[Pieces, Pieces]], output: str
-    ) -> Iterator[tuple[Batch, jax.Array]]:
+    ) -> Iterator[tuple[Batch, _Values]]:
         for batch in batches(pieces, self._limit, self._together, self._mesh.size):
             self.windowed += len(batch.members) * batch.windowed
             rows = shard(batch.rows, self._mesh)
@@ -218,14 +246,9 @@ _NO_LINKS = PairLinks(np.zeros((0, 2), np.int32), np.zeros(0, np.float32))
     static_argnames=("mesh", "model", "layers", "method", "prior", "output"),
     compiler_options=QUICK,
 )
-def _align(params: encoder.Params, rows: Rows[jax.Array], mesh: Mesh, **static: Any) -> jax.Array:
-    """Encodes and aligns a batch on the devices.
-
-    Returns:
-      Values for pairs of pieces, [layers, pairs, side, side], or likelihoods, [layers, pairs],
-      replicated on all devices.
-    """
-    result = on_mesh(mesh, partial(_align_rows, **static))(params, rows)
+def _align(params: encoder.Params, rows: Rows[jax.Array], mesh: Mesh, **static: Any) -> _Values:
+    """Encodes and aligns a batch on the devices; returns values that all devices have."""
+    result: _Values = on_mesh(mesh, partial(_align_rows, **static))(params, rows)
     return jax.lax.with_sharding_constraint(result, replicated(mesh))
 
 
@@ -237,7 +260,7 @@ def _align_rows(
     method: Method,
     prior: float,
     output: str,
-) -> jax.Array:
+) -> _Values:
     inputs = encoder.Inputs(
         rows.tokens, rows.positions, rows.segments, rows.segments, sides=rows.sides
     )
@@ -250,17 +273,21 @@ def _align_rows(
     hidden = hidden.reshape(len(layers), -1, hidden.shape[-1])
     tokens = rows.tokens.reshape(-1)
     source, target = (
-        Side(hidden[:, indices], tokens[indices], (indices >= 0).astype(jnp.int32))
-        for indices in (rows.source_indices, rows.target_indices)
+        Side(hidden[:, indices], tokens[indices], (indices >= 0).astype(jnp.int32), words)
+        for indices, words in (
+            (rows.source_indices, rows.source_words),
+            (rows.target_indices, rows.target_words),
+        )
     )
     if output == "likelihood":
-        return methods.likelihoods(params, model, source, target)
+        return _Values(methods.likelihoods(params, model, source, target))
     alignment = method.align(params, model, source, target, prior)
     if output == "soft" or alignment.links is None:
-        return alignment.soft
+        return _Values(alignment.soft)
     if output == "links":
-        return alignment.links
-    return jnp.where(alignment.links, alignment.soft, 0)
+        return _Values(alignment.links)
+    nulls = None if alignment.nulls is None else jnp.stack(alignment.nulls, 2)
+    return _Values(jnp.where(alignment.links, alignment.soft, 0), nulls)
 
 
 def _collect_links(
@@ -291,4 +318,32 @@ def _collect_links(
         for k, member in enumerate(batch.members):
             at = layer_index * values.shape[1] + k
             start, end = bounds[at], bounds[at + 1]
-            by_pair[member][layer_index] = PairLinks(links[start:end], highest[start:end])
+            aligned = by_pair[member][layer_index]
+            by_pair[member][layer_index] = aligned._replace(
+                links=links[start:end], confidences=highest[start:end]
+            )
+
+
+def _unlinked(pair: Pair, pieces: tuple[Pieces, Pieces], of_pieces: bool) -> PairLinks:
+    """Returns the result of a pair in which no word has a counterpart."""
+    sizes = map(len, (side.ids for side in pieces)) if of_pieces else map(len, pair[1:3])
+    source, target = (np.ones(size, np.float32) for size in sizes)
+    return _NO_LINKS._replace(nulls=(source, target))
+
+
+def _collect_nulls(
+    by_pair: list[list[PairLinks]],
+    batch: Batch,
+    nulls: np.ndarray,
+    pieces: list[tuple[Pieces, Pieces]],
+) -> None:
+    """Stores the probabilities of "no counterpart" of each word in `by_pair`.
+
+    Args:
+      nulls: float32 [layers, pairs, 2, side], for each piece the probability of its word.
+    """
+    for k, member in enumerate(batch.members):
+        for layer, aligned in enumerate(by_pair[member]):
+            for side, of_words in enumerate(aligned.nulls or ()):
+                words = pieces[member][side].words
+                of_words[words] = nulls[layer, k, side, : len(words)]

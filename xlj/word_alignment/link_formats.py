@@ -32,7 +32,9 @@ def write(
     Args:
       name: the format.
       number: the number of the pair, from 1.
-      with_scores: whether to add the confidences of the links as the last column.
+      with_scores: whether to add the confidences of the links as a column. If the method computes
+        probabilities of "no counterpart", two more columns have those of the source words and of
+        the target words, except in the format `naacl`.
     """
     text = WRITERS[name](number, pair, pair_links)
     if not with_scores:
@@ -41,7 +43,9 @@ def write(
     if name == "naacl":
         lines = zip(text.splitlines(), confidences, strict=True)
         return "".join(f"{line} {confidence}\n" for line, confidence in lines)
-    return f"{text[:-1]}\t{' '.join(confidences)}\n"
+    columns = [text[:-1], " ".join(confidences)]
+    columns += [" ".join(f"{null:.4f}" for null in side) for side in pair_links.nulls or ()]
+    return "\t".join(columns) + "\n"
 
 
 WRITERS: dict[str, Callable[[int, Pair, PairLinks], str]] = {

@@ -6,8 +6,10 @@
 | released | the smaller of `by_rows` and `by_columns` of `Transport` | `extraction.released` |
 | argmax, itermax, match | (cosine + 1) / 2, times the prior | `extraction.NAME` |
 | hmm | the product of the probabilities in both directions | values of at least `HMM_THRESHOLD` |
+| word_links | the mean of the probabilities in both directions | values above 0 |
 
-The prior is `extraction.diagonal`. `optimal_transport` and `released` multiply the similarities by
+The links of `word_links` need the threshold that the model stores, which the aligner applies. The
+prior is `extraction.diagonal`. `optimal_transport` and `released` multiply the similarities by
 the prior before they compute the plan. `register` adds a user's method. The aligner uses only the
 attributes of `Method`.
 """
@@ -25,6 +27,7 @@ from xlj.alignment_math import extraction, hmm
 from xlj.alignment_math.extraction import diagonal, dot_products, shifted_cosines
 from xlj.alignment_math.sinkhorn import same_example, sinkhorn
 from xlj.config import ConfigError, Model
+from xlj.objectives.supervised import word_links
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm.loss import HEAD
 from xlj.sharding.trees import Params
@@ -40,6 +43,7 @@ class Side(NamedTuple):
     vectors: jax.Array  # float [layers, pairs, m, hidden]
     tokens: jax.Array  # int32 [pairs, m]
     ids: jax.Array  # int32 [pairs, m], the example of each token; 0 for padding (`same_example`)
+    words: jax.Array | None = None  # int32 [pairs, m], the word of each token; -1 for padding
 
 
 class Alignment(NamedTuple):
@@ -49,10 +53,13 @@ class Alignment(NamedTuple):
       soft: float32 [layers, pairs, m, n], the strength of each link from 0 to 1; 0 between tokens
         of different examples.
       links: bool [layers, pairs, m, n]; None if `Method.match` computes the links.
+      nulls: for each side, the probability that the word of a token has no counterpart, float32
+        [layers, pairs, m] and [layers, pairs, n]; None if the method does not compute it.
     """
 
     soft: jax.Array
     links: jax.Array | None
+    nulls: tuple[jax.Array, jax.Array] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +75,7 @@ class Method:
         returns bool [layers, pairs, m, n].
       head: the name of the head that the method needs; empty if it needs only the encoder.
       needs: a description of the head, for the error message if a model lacks the head.
+      has_nulls: whether alignments have `nulls`.
     """
 
     name: str
@@ -75,6 +83,7 @@ class Method:
     match: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None
     head: str = ""
     needs: str = ""
+    has_nulls: bool = False
 
     def can_use(self, params: Mapping) -> bool:
         """Returns whether a model's parameters include the head that the method needs."""
@@ -165,6 +174,21 @@ def _align_by_hmm(
     return Alignment(soft, soft >= HMM_THRESHOLD)
 
 
+def _align_by_word_links(
+    params: Params, model: Model, source: Side, target: Side, prior: float
+) -> Alignment:
+    """Aligns by the head that fine-tuning on word links trains. The prior is not used."""
+    assert source.words is not None and target.words is not None
+    result = word_links.word_probabilities(
+        params[word_links.HEAD],
+        model,
+        (source.vectors, target.vectors),
+        (source.ids, target.ids),
+        (source.words, target.words),
+    )
+    return Alignment(result.links, result.links > 0, (result.source_nulls, result.target_nulls))
+
+
 def likelihoods(params: Params, model: Model, source: Side, target: Side) -> jax.Array:
     """Computes the likelihood of sentence pairs under the hidden Markov model.
 
@@ -220,3 +244,7 @@ register(Method("itermax", partial(_align_by_cosine, extraction.itermax)))
 register(Method("match", partial(_align_by_cosine, None), match=extraction.match))
 _HMM_NEEDS = "the head that objectives.word_hmm trains (configs/aligner.py)"
 register(Method("hmm", _align_by_hmm, head=HEAD, needs=_HMM_NEEDS))
+_LINKS_NEED = "the head that xlj.finetune trains on links (configs/finetune/word_links.py)"
+register(
+    Method("word_links", _align_by_word_links, None, word_links.HEAD, _LINKS_NEED, has_nulls=True)
+)

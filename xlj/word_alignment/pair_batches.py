@@ -49,6 +49,8 @@ class Rows(NamedTuple, Generic[ArrayT]):
       source_indices: [pairs, side], for each piece of the source its index in the flattened tokens;
         -1 in unused slots. `side` is the number of slots, enough for the longest sentence.
       target_indices: [pairs, side], the same for the pieces of the target.
+      source_words, target_words: [pairs, side], for each piece the index of its word; -1 in unused
+        slots.
     """
 
     tokens: ArrayT
@@ -57,6 +59,8 @@ class Rows(NamedTuple, Generic[ArrayT]):
     sides: ArrayT
     source_indices: ArrayT
     target_indices: ArrayT
+    source_words: ArrayT
+    target_words: ArrayT
 
 
 class Batch(NamedTuple):
@@ -205,9 +209,11 @@ def _fill(
 ) -> Batch:
     tokens = np.full((shape.rows, shape.length), PAD, np.int32)
     positions, segments, sides = np.zeros((3, *tokens.shape), np.int32)
-    indices = np.full((2, shape.pairs, shape.side), -1, np.int32)
+    indices, words = np.full((2, 2, shape.pairs, shape.side), -1, np.int32)
     row = end = 0
     for k, (member, pair_windows) in enumerate(members):
+        for side, pieces in enumerate(pairs[member]):
+            words[side, k, : len(pieces.words)] = pieces.words
         for pair_window in pair_windows:
             for side, window in enumerate(pair_window):
                 if side == 0 or not together:
@@ -227,5 +233,5 @@ def _fill(
                     positions[row, :end], segments[row, :end] = np.arange(end), 1
                     row += 1
     windowed = len(members[0][1]) > 1
-    rows = Rows(tokens, positions, segments, sides, *indices)
+    rows = Rows(tokens, positions, segments, sides, *indices, *words)
     return Batch([member for member, _ in members], windowed, rows)

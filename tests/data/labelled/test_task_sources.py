@@ -13,7 +13,7 @@ import servers
 from xlj.config import ConfigError
 from xlj.config.task import Task
 from xlj.data.labelled import task_sources
-from xlj.data.labelled.examples import Question, Sentences, Words
+from xlj.data.labelled.examples import LinkedPair, Question, Sentences, Words
 
 
 @pytest.fixture
@@ -216,12 +216,17 @@ def test_invalid_sources_are_refused(folder, name, task, message):
 @pytest.mark.parametrize("name", task_sources.PHRASEBOOK)
 def test_every_phrasebook_task_is_read_with_places(name):
     of_type = {Sentences: "classification", Words: "tagging", Question: "question_answering"}
+    of_type[LinkedPair] = "word_links"
     kind = of_type[task_sources.PHRASEBOOK[name]]
+    language = "de-sw" if kind == "word_links" else "sw"
     task = Task(kind=kind, dev=(f"phrasebook:{name}/{{language}}#dev",))
-    ((source,),) = task_sources.resolve(task, "dev", ("sw",)).values()
-    examples = task_sources.read(source, "sw", task)
+    ((source,),) = task_sources.resolve(task, "dev", (language,)).values()
+    examples = task_sources.read(source, language, task)
     places = [example.place for example in examples]
-    assert places[0] == f"phrasebook:{name}/sw#dev:1" and len(set(places)) == len(places) == 500
+    assert places[0] == f"phrasebook:{name}/{language}#dev:1"
+    assert len(set(places)) == len(places) == 500
+    if kind == "word_links":
+        assert all(example.sure and not example.possible for example in examples)
     if kind == "question_answering":
         assert [example.identity for example in examples] == [f"dev-{i}" for i in range(1, 501)]
 

@@ -113,6 +113,31 @@ class Words(Example):
 
 
 @dataclasses.dataclass(frozen=True)
+class LinkedPair(Example):
+    """A sentence pair with links between words.
+
+    Attributes:
+      source, target: the words of the two sentences.
+      sure, possible: sorted links (index of a source word, index of a target word), zero-based. No
+        link is in both. A word without a link has no counterpart.
+      place: the place of the pair, such as `FILE:LINE`.
+    """
+
+    what = "links"
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    sure: tuple[tuple[int, int], ...]
+    possible: tuple[tuple[int, int], ...]
+    place: str
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """Empty: links are not labels."""
+        return ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Question(Example):
     """An example of question answering: a question about a text.
 

@@ -57,6 +57,7 @@ class TaskKind(abc.ABC):
       has_labels: whether the head has an output for each of `task.labels`.
       hugging_face: the transformers class of the head; None if transformers has no such class.
       ending: the ending of files of predictions, without the dot.
+      is_tuned: whether `tune` chooses options on dev.
     """
 
     name: str
@@ -66,6 +67,7 @@ class TaskKind(abc.ABC):
     has_labels = True
     hugging_face: HuggingFace | None = None
     ending = "tsv"
+    is_tuned = False
 
     @property
     def chosen_by(self) -> Mapping[str, str]:
@@ -121,7 +123,7 @@ class TaskKind(abc.ABC):
     @abc.abstractmethod
     def decode(
         self,
-        outputs: np.ndarray,
+        outputs: Any,
         rows: Any,
         examples: Sequence[Any],
         labels: Sequence[str],
@@ -130,12 +132,39 @@ class TaskKind(abc.ABC):
         """Converts the outputs of the head to predictions.
 
         Args:
-          outputs: what `predict` of the head returned, [rows, ...].
+          outputs: what `predict` of the head returned, an array [rows, ...], or what `predictor`
+            returned.
           rows: the `Features` that `rows` returned for the examples.
           examples: the examples.
           labels: the labels of the task.
           task: the task.
         """
+
+    def predictor(
+        self, pretrained: Any, task: Task
+    ) -> Callable[[Sequence[Any], Callable[[int], object]], Sequence[Any]] | None:
+        """Returns a function that computes the outputs for examples, in place of the head's logits.
+
+        The function takes examples and a callback with the number of newly predicted examples. Most
+        kinds return None: their outputs are what `predict` of the head returns for the rows.
+
+        Args:
+          pretrained: the model (`inference.pretrained.Pretrained`), on any mesh.
+          task: the task.
+        """
+        return None
+
+    def tune(
+        self, outputs: Mapping[str, Any], examples: Mapping[str, Sequence[Any]], task: Task
+    ) -> Task:
+        """Returns the task with options that are chosen on dev, such as a threshold.
+
+        Args:
+          outputs: what `predictor` or the head returned for the dev sets, by language.
+          examples: the labelled dev sets by language.
+          task: the task.
+        """
+        return task
 
     def majority(self, training: Sequence[Any]) -> Callable[[Sequence[Any]], Predictions] | None:
         """Returns a function that predicts without a model, fitted on labelled training examples.

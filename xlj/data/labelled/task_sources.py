@@ -15,7 +15,7 @@ from xlj.config.fields import suggestion
 from xlj.config.languages import language_of, matching
 from xlj.config.task import KINDS, Task
 from xlj.data.labelled import kind, records, squad
-from xlj.data.labelled.examples import Example, Question, Sentences, Words
+from xlj.data.labelled.examples import Example, LinkedPair, Question, Sentences, Words
 from xlj.data.text.templates import match
 from xlj.io import storage
 from xlj.io.processes import in_child
@@ -23,7 +23,7 @@ from xlj.io.quiet import import_quietly, require
 from xlj.io.quoting import quoted
 from xlj.io.storage import to_path
 from xlj.phrasebook import LANGUAGES, labelled
-from xlj.phrasebook.labelled.examples import LabelledTexts, TaggedWords
+from xlj.phrasebook.labelled.examples import LabelledTexts, LinkedWords, TaggedWords
 
 PHRASEBOOK: dict[str, type[Example]] = {
     "nli": Sentences,
@@ -31,6 +31,7 @@ PHRASEBOOK: dict[str, type[Example]] = {
     "tags": Words,
     "entities": Words,
     "questions": Question,
+    "links": LinkedPair,
 }
 """The labelled tasks of the phrasebook, and the type of the examples of each."""
 SPLITS = ("train", "dev", "test")
@@ -137,9 +138,11 @@ def _exists(source: str, language: str, task: Task) -> bool:
         _check_type(source, parse_tfds(source).example, task)
         return True
     if source.startswith("phrasebook:"):
-        _parse_phrasebook(source, task)
-        return language in LANGUAGES
-    return storage.find_files(source) == [to_path(source)]
+        name, _ = _parse_phrasebook(source, task)
+        languages = language.split("-")
+        return set(languages) <= set(LANGUAGES) and len(languages) == 1 + (name == "links")
+    parts = source.split("|")  # pairs and their links may be in several files
+    return all(storage.find_files(part) == [to_path(part)] for part in parts)
 
 
 def _parse_phrasebook(source: str, task: Task) -> tuple[str, str]:
@@ -161,6 +164,8 @@ def _read_phrasebook(name: str, language: str, split: str) -> Iterator[Example]:
             yield Sentences(example.texts, example.label, place)
         elif isinstance(example, TaggedWords):
             yield Words(example.words, example.tags, place)
+        elif isinstance(example, LinkedWords):
+            yield LinkedPair(*example.words, example.links, (), place)
         else:  # parallel questions have the same identity in all languages, as in XQuAD
             identity = f"{split}-{number}"
             yield Question(identity, example.question, example.context, example.answers, place)

@@ -15,13 +15,12 @@ from xlj.alignment_math.sinkhorn import sinkhorn
 from xlj.config import Model
 from xlj.contracts.arrays import Specified, check
 from xlj.data.rows.store import Corpus
-from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.models.dense import Dense
 from xlj.models.dropout import Rngs
 from xlj.models.lowering import precision_of
 from xlj.models.modules import init_head, run
-from xlj.models.segments import segments, whole_examples
+from xlj.models.segments import sides, whole_examples
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
 from xlj.objectives.dwa.options import WordAlignment
 from xlj.objectives.mlm import loss as mlm
@@ -115,24 +114,6 @@ def objective(
 def max_queries(options: WordAlignment, length: int) -> int:
     """Returns the largest number of queries in a row of `length` tokens."""
     return length if options.queries == "aligned" else max_predictions(length, options.mask_rate)
-
-
-def sides(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the numbers of the tokens' examples, separately for first and second sentences.
-
-    Args:
-      tokens: int [rows, length].
-
-    Returns:
-      Two arrays int32 [rows, length]. The first array has the numbers of the examples at tokens of
-      first sentences, and 0 at specials and second sentences. The second array has the numbers at
-      tokens of second sentences, and 0 elsewhere.
-    """
-    check("sides", tokens=("int [rows, length]", tokens))
-    layout = segments(tokens)
-    word = (tokens != BOS) & (tokens != EOS) & (tokens != PAD)
-    first, second = (jnp.where(word & (layout.side == i), layout.segment, 0) for i in (0, 1))
-    return first, second
 
 
 def self_label(

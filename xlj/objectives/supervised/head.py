@@ -55,6 +55,9 @@ class TaskHead(NamedTuple):
     they can be trained on the order of the scores (`task.loss=order`)."""
     by_token: bool = False
     """Whether there are logits for each token, [rows, length, ...]."""
+    reads_middle: bool = False
+    """Whether the head reads the layer at two thirds of the depth (`encoder.middle_layer`), not the
+    last layer."""
 
 
 def cross_entropy(

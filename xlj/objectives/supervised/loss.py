@@ -156,6 +156,7 @@ def logits(
       float32 [rows, n], or [rows, length, n] if the head has logits for each token
       (`TaskHead.by_token`). In classification and tagging, n is the number of labels. In question
       answering, n is 2: "the answer starts here" and "the answer ends here", with -inf at padding.
+      For word links, n is the length (`word_links.logits`).
     """
     check(
         "supervised.logits",
@@ -163,9 +164,10 @@ def logits(
         languages=("int32 [rows, 2]", languages),
         rngs=("key [rows]", rngs),
     )
-    inputs = whole_examples(model, tokens, languages)
-    hidden = encoder.apply(params, model, inputs, rngs)
-    return of_kind(kind).logits(params[head_of(kind)], model, hidden, tokens, rngs)
+    inputs, head = whole_examples(model, tokens, languages), of_kind(kind)
+    layers = encoder.middle_layer(model.layers) if head.reads_middle else None
+    hidden = encoder.apply(params, model, inputs, rngs, layers=layers)
+    return head.logits(params[head_of(kind)], model, hidden, tokens, rngs)
 
 
 def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:

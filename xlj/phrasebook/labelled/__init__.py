@@ -9,13 +9,14 @@ from functools import cache, partial
 from itertools import islice
 from typing import Any
 
-from xlj.phrasebook.corpus import check_language, realise
+from xlj.phrasebook.corpus import check_language, pair, realise
 from xlj.phrasebook.labelled.examples import (
     SPLITS,
     AnsweredQuestion,
     Example,
     LabelledMeanings,
     LabelledTexts,
+    LinkedWords,
     TaggedWords,
     sentences,
 )
@@ -24,8 +25,16 @@ from xlj.phrasebook.labelled.paraphrases import paraphrases
 from xlj.phrasebook.labelled.questions import Asked, questions, span_of
 from xlj.phrasebook.meaning import Meaning
 
-SIZES = {"nli": 24_000, "paraphrases": 4_000, "tags": 3_000, "entities": 3_000, "questions": 3_000}
+SIZES = {
+    "nli": 24_000,
+    "paraphrases": 4_000,
+    "tags": 3_000,
+    "entities": 3_000,
+    "questions": 3_000,
+}
 """The tasks, and the number of training examples in every language; dev and test have 500 each."""
+PAIR_SIZES = {"links": 3_000}
+"""The same for tasks of a language pair."""
 
 
 def examples(task: str, language: str, split: str) -> Iterator[Example]:
@@ -36,16 +45,23 @@ def examples(task: str, language: str, split: str) -> Iterator[Example]:
     - 'tags': the words of a sentence and their universal parts of speech
     - 'entities': the words of a sentence and BIO tags of PER, LOC and ORG
     - 'questions': a question about a document; one in ten has no answer in its document
+    - 'links': the words of a sentence and of its translation, and the links between them. The
+      language is a pair, such as en-de
 
     Raises:
       ValueError: for an unknown task, language or split; the message lists the known ones.
     """
-    check_language(language)
-    for what, value, known in (("task", task, tuple(SIZES)), ("split", split, SPLITS)):
+    languages = language.split("-") if task in PAIR_SIZES else [language]
+    for one in languages:
+        check_language(one)
+    if task in PAIR_SIZES and len(languages) != 2:
+        raise ValueError(f"{language!r} is not a pair of languages, such as en-de")
+    sizes = SIZES | PAIR_SIZES
+    for what, value, known in (("task", task, tuple(sizes)), ("split", split, SPLITS)):
         if value not in known:
             raise ValueError(f"unknown {what} {value!r}: choose from {', '.join(known)}")
     draw, write = _TASKS[task]
-    return (write(drawn, language) for drawn in _drawn(draw, split, SIZES[task]))
+    return (write(drawn, language) for drawn in _drawn(draw, split, sizes[task]))
 
 
 @cache
@@ -67,6 +83,16 @@ def _words(meaning: Meaning, language: str, tag: str) -> TaggedWords:
     )
 
 
+def _links(meaning: Meaning, languages: str) -> LinkedWords:
+    source, target = languages.split("-")
+    both = pair(meaning, source, target)
+    first, second = (
+        tuple(side.text[start:end] for start, end in side.spans)
+        for side in (both.source, both.target)
+    )
+    return LinkedWords((first, second), tuple(sorted(both.alignment)))
+
+
 def _question(asked: Asked, language: str) -> AnsweredQuestion:
     document = [realise(meaning, language) for meaning in asked.document]
     space = "" if language == "zh" else " "
@@ -86,4 +112,5 @@ _TASKS: dict[str, tuple[Callable[[str], Iterator[Any]], Callable[[Any, str], Exa
     "tags": (sentences, partial(_words, tag="upos")),
     "entities": (sentences, partial(_words, tag="entity")),
     "questions": (questions, _question),
+    "links": (sentences, _links),
 }

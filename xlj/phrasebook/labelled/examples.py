@@ -55,7 +55,15 @@ class AnsweredQuestion:
     answers: tuple[tuple[str, int], ...]
 
 
-Example = LabelledTexts | TaggedWords | AnsweredQuestion
+@dataclass(frozen=True, slots=True)
+class LinkedWords:
+    """The words of a sentence and of its translation, and the sorted links between them."""
+
+    words: tuple[tuple[str, ...], tuple[str, ...]]
+    links: tuple[tuple[int, int], ...]
+
+
+Example = LabelledTexts | TaggedWords | AnsweredQuestion | LinkedWords
 
 
 SPLITS = ("train", "dev", "test")

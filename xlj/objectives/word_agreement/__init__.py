@@ -1,0 +1,1 @@
+"""Self-training of word alignment on links that both directions agree on."""
