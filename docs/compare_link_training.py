@@ -77,6 +77,7 @@ AS_IT_IS = {
 
 
 def main() -> None:
+    register(Method("awesome", _align_awesome))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -350,9 +351,6 @@ def _align_awesome(params: Any, model: Any, source: Any, target: Any, prior: flo
     both = jax.nn.softmax(scores, -1), jax.nn.softmax(scores, -2)
     soft = jnp.where(allowed, jnp.minimum(*both), 0)
     return Alignment(soft, soft > AWESOME_THRESHOLD)
-
-
-register(Method("awesome", _align_awesome))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def test_of_many_languages_the_largest_losses_are_shown_and_the_file_has_all(tmp
     lines = summary_lines(tmp_path, {"step": 0, **losses}, {"step": 9, **losses})
     shown = [line.split()[1] for line in lines if line.startswith("  mmlm")]
     assert shown == ["mean", *(f"x{n}" for n in range(99, 75, -1))]
-    assert "  ... 76 more are in metrics.jsonl; the largest losses first" in lines
+    assert "  ... 76 more are in metrics.jsonl; the largest losses are above" in lines
 
 
 def test_the_summary_of_a_run_without_losses_has_its_measures(tmp_path):
