@@ -20,7 +20,8 @@ the pieces; this also makes steps on CPUs faster. All values are ours.
 
 Measured with multilingual-e5-small (`tests/real/make_folder.py`): 270 pairs of WPT 2003 en-fr for
 training, 30 for dev, and the last 147 for testing; 150 steps in bfloat16, seed 0. AER is 3.8 %,
-after 7 minutes on two shared CPU cores.
+after 7 minutes on two shared CPU cores. The values were chosen after this run and another one, so
+this is somewhat too low.
 
 Variant: phrasebook (the embedded corpus).
 """
