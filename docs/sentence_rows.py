@@ -27,9 +27,9 @@ from xlj.evaluation.bootstrap import paired_bootstrap
 from xlj.io import files
 from xlj.training import metrics
 
-STEPS, ROWS_PER_STEP, LENGTH = 300, 32, 128
-RATE, WARMUP, DECAY, CLIP, TEMPERATURE = 3e-5, 30, 0.01, 1.0, 0.05
-FROM_STEP = 20
+STEPS, ROWS_PER_STEP, LENGTH = 150, 16, 128
+RATE, WARMUP, DECAY, CLIP, TEMPERATURE = 3e-5, 15, 0.01, 1.0, 0.05
+FROM_STEP = 15
 """The first step whose time counts: compilation and the first steps do not."""
 
 NEGATIVES = ("--config.objectives.contrast.negatives=3",)
