@@ -113,6 +113,8 @@ def test_losses_in_bfloat16_are_as_accurate_as_with_dense_attention(
     """Inputs and targets are the same, computed in float32. The error of the loss is at most 1 %,
     and that of the gradient at most 10 %, since weights are large. Both are at most about 1.5 times
     the errors of dense attention."""
+    if name == "word_agreement":
+        pytest.skip("its labels are links of the vectors in bfloat16, also with dense attention")
     exact = dataclasses.replace(full_model, dropout=0.2, attention_dropout=0.1, attention="dense")
     objective, rows = objective_and_rows(name, exact)
     params, keys = params_of(exact, objective), keys_of(rows)
