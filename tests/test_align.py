@@ -113,6 +113,7 @@ def test_layers_all_prints_a_table_and_draws_a_plot(run, gold, tmp_path):
     assert written[2]["aer"] == pytest.approx(one["aer"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_one_run_scores_all_combinations_of_methods_and_encodings(run, gold, tmp_path):
     files = f"--plot={tmp_path / 'aer.svg'}", f"--output={tmp_path / 'aer.jsonl'}"
     flags = "--gold", "--layers=all", "--method=all", "--encode=all", "--prior=0.5"

@@ -182,6 +182,7 @@ def of_others(folder, path):
     return path
 
 
+@pytest.mark.slow
 def test_the_piece_with_the_tag_depends_on_where_a_tagger_comes_from(folders, runs, tmp_path):
     """Others tag the first piece of a word (run_ner.py of transformers), even if it is a mark."""
     own, others = folders("tagging"), of_others(folders("tagging"), tmp_path / "others")
@@ -437,6 +438,7 @@ def test_text_beside_a_format_of_another_name_is_text(runs, call, tmp_path):
         call(predict.main, *flags, f"--input={folder}/b.jsonl", "--output_format=conll")
 
 
+@pytest.mark.slow
 def test_the_header_of_a_table_is_no_text(runs, call, tmp_path):
     (tmp_path / "text").write_text("sentence1\tsentence2\na a a\tb\n")
     flags = [f"--checkpoint={runs('classification')[1].folder}", f"--input={tmp_path}/text"]

@@ -248,6 +248,7 @@ def test_other_options_start_over_until_the_first_checkpoint(tmp_path, monkeypat
         stages._read_progress(folders, other, source)
 
 
+@pytest.mark.slow
 def test_held_out_lines_are_measured_and_not_trained_on(arguments, corpus, tmp_path, monkeypatch):
     """The measures read text that is in no row."""
     seen = {}

@@ -97,6 +97,7 @@ def test_all_guards_exit_with_0_if_all_processes_succeed(members):
     assert run.wait() == ([0] * 3, [""] * 3)
 
 
+@pytest.mark.slow
 def test_each_process_that_is_asked_to_stop_has_time_to_save(members):
     run = members(2)
     run.end(1, CONTINUE)

@@ -361,6 +361,7 @@ def test_freezing_fresh_weights_is_refused(settings):
         finetuning.parse(settings)
 
 
+@pytest.mark.slow
 def test_with_fresh_weights_no_checkpoint_is_loaded(settings, tmp_path):
     settings.transfer.parts = ""
     settings.train.steps, settings.train.eval_every = "1ep", "100%"
@@ -368,6 +369,7 @@ def test_with_fresh_weights_no_checkpoint_is_loaded(settings, tmp_path):
     assert reading.find(outcome.runs[0].folder).config()["init_from"] == ""
 
 
+@pytest.mark.slow
 def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsys):
     unlabelled = tmp_path / "bare.tsv"
     lines = (files / "test-en.tsv").read_text("utf-8").splitlines()

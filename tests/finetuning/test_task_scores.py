@@ -16,7 +16,7 @@ from xlj.sharding.trees import shardings
 MODEL = Model(layers=1, hidden=16, heads=2, intermediate=32, positions=66, init_std=0.3)
 
 
-FAST = ("classification", "tagging", "question_answering")
+FAST = ("classification", "tagging")
 KINDS = [kind for kind in SUPERVISED if kind != "word_links"]  # the aligner predicts links
 
 

@@ -58,7 +58,7 @@ MODELS = {
     ),
     "gte": model_of("gte", rotary_factor=8 ** (1 / 16)),
 }  # fmt: skip
-SLOW = [name for name in MODELS if name not in ("bert", "xlj, gated", "modernbert")]
+SLOW = [name for name in MODELS if name not in ("xlj, gated", "modernbert")]
 KINDS = ("tagging", "question_answering", "classification", "regression", "multiple_choice")
 
 

@@ -47,6 +47,7 @@ print(resident())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_memory_is_retained_between_steps_and_released_at_the_end():
     environment = {name: value for name, value in os.environ.items() if "TUNABLES" not in name}

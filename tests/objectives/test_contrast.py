@@ -139,8 +139,11 @@ def expected(options, examples, places, scores, fields):
     )
 
 
+SLOW = ("back_and_within", "all_directions", "hardest", "kl", "margin_mse")
+
+
 @pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=[pytest.mark.slow] * (c == "back_and_within")) for c in CASES]
+    "case", [pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW)) for c in CASES]
 )
 def test_losses_and_gradients_equal_numpy_on_several_devices(
     case, model, params_of, keys_of, monkeypatch

@@ -17,6 +17,7 @@ FALL = {"start_step": 3, "optimizer": {"schedule": "linear"}}
 """A phase in which the learning rate falls."""
 
 
+@pytest.mark.slow
 def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_parameters(
     tiny, store, tmp_path, monkeypatch, devices
 ):

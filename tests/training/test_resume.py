@@ -292,6 +292,7 @@ def test_an_interrupted_evaluation_is_repeated_on_resume(
     assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_a_second_one_names_the_step_to_resume_from(
     tiny, store, tmp_path, capfd, devices
 ):

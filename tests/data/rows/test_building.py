@@ -170,6 +170,7 @@ def test_a_sentence_that_is_held_out_anywhere_is_not_trained_on(
     assert sum(task.text.dropped.get(held_out.REASON, 0) for task in store.tasks("pairs")) > 0
 
 
+@pytest.mark.slow
 def test_adding_a_language_does_not_change_the_rows_of_other_languages(
     one_line_documents, config, tmp_path
 ):

@@ -17,6 +17,7 @@ from xlj.data.rows.store import RowStore
 from xlj.data.text.text_units import UnitReader
 
 
+@pytest.mark.slow
 def test_a_killed_run_stops_at_once_and_resumes(built, config, tmp_path):
     run = start(tmp_path, PREPARE_ROWS, config(tmp_path))
     wait_for(lambda: [f for f in tmp_path.glob("*.*/*/units/*.json")], run)

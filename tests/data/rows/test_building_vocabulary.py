@@ -46,6 +46,7 @@ def test_the_config_sets_the_type_and_case_of_the_vocabulary(config, tmp_path):
     assert lowercased.manifest.vocabulary_digest != store.manifest.vocabulary_digest
 
 
+@pytest.mark.slow
 def test_a_vocabulary_without_a_size_gets_a_size_from_its_languages(config, tmp_path):
     pairs = ("en-fr", "en-zh-CN")
     four = Data(languages=("en", "de"), pairs=pairs, vocabulary_size=0)

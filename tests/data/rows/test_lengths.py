@@ -42,7 +42,10 @@ TLM = ("tlm", TranslationLM(batch_size=1))
 RETRIEVAL = ("retrieval", Retrieval(batch_size=2))
 
 
-@pytest.mark.parametrize("objectives", [[TLM], [RETRIEVAL], [TLM, RETRIEVAL]])
+@pytest.mark.parametrize(
+    "objectives",
+    [*(pytest.param([x], marks=pytest.mark.slow) for x in (TLM, RETRIEVAL)), [TLM, RETRIEVAL]],
+)
 def test_auto_keeps_99_percent_of_the_pairs(of_pairs, pairs, tmp_path, objectives):
     needed = []
     if TLM in objectives:

@@ -62,6 +62,7 @@ def request_(tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_a_vocabulary_is_trained_on_a_uniform_sample_without_held_out_lines(request_, monkeypatch):
     calls = []
     train = vocabulary_training.train
