@@ -376,7 +376,7 @@ class SentenceEncoder(abc.ABC):
             [] if layer is None else [self._layer(layer)], pooling, None, prompt
         )
         aligned = encoding.align(embedder, *sides, joins, show_progress_bar)
-        _warn_truncated(embedder)
+        _warn_truncated(embedder, stacklevel=3)
         return AlignedDocuments(aligned, threshold)
 
     def _layer(self, layer: int) -> int:
@@ -430,16 +430,17 @@ def _embed(
 ) -> np.ndarray:
     """Computes vectors of one layer (`Encoder.embed`), and warns of truncated sentences."""
     vectors = embedder.embed(sentences_of(sentences), show_progress_bar)[0]
-    _warn_truncated(embedder)
+    _warn_truncated(embedder, stacklevel=4)
     if centred and len(vectors):
         centre(vectors)
     return _normalized(vectors) if normalize else vectors
 
 
-def _warn_truncated(embedder: SentenceEmbedder) -> None:
+def _warn_truncated(embedder: SentenceEmbedder, stacklevel: int) -> None:
+    """Warns of truncated sentences; `stacklevel` leads to the user's line."""
     if embedder.truncated:
         message = "sentences truncated because they are too long for the model"
-        warnings.warn(f"{message}: {embedder.truncated:,}", stacklevel=4)
+        warnings.warn(f"{message}: {embedder.truncated:,}", stacklevel=stacklevel)
 
 
 def _document(name: str, texts: Texts, splitter: Splitter | None) -> Document:

@@ -14,13 +14,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xlj.checkpoints import reading
 from xlj.checkpoints.digests import digests
-from xlj.checkpoints.reading import (
-    FORMAT,
-    CheckpointError,
-    orbax_path,
-    seal,
-    tensor_types,
-)
+from xlj.checkpoints.reading import FORMAT, CheckpointError, orbax_path, seal, tensor_types
 from xlj.config import Config, ConfigError, record
 from xlj.contracts.arrays import PyTree
 from xlj.data.rows.store import Manifest, file_bytes

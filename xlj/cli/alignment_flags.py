@@ -99,9 +99,10 @@ def _add_choices(parser: Parser) -> None:
         choices=(*METHODS, *TRAINED_METHODS, "all"),
         help="optimal_transport: the method of XLM-Align's paper. released: XLM-Align's released "
         "aligner. argmax, itermax, match: the methods of SimAlign. hmm: a hidden Markov model, for "
-        "models of configs/aligner.py. all: every method, with --layers=all "
-        "[evaluation.alignment.method of the model's config, else optimal_transport for a model "
-        "that was trained on pairs encoded together, argmax for other models]",
+        "models of configs/aligner.py. word_links: the head that is trained on links. all: every "
+        "method, with --layers=all [evaluation.alignment.method of the model's config, else "
+        "word_links for a model that was trained on links, optimal_transport for one that was "
+        "trained on pairs encoded together, argmax for other models]",
     )
     add(
         "--encode",
@@ -109,7 +110,7 @@ def _add_choices(parser: Parser) -> None:
         help="together: encode a pair as one example, as XLM-Align does. apart: encode each "
         "sentence separately, as SimAlign does. all: both, with --layers=all "
         "[evaluation.alignment.encode of the model's config, else together for a model that was "
-        "trained on pairs encoded together, apart for other models]",
+        "trained on links or on pairs encoded together, apart for other models]",
     )
     add(
         "--prior",

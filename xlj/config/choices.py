@@ -31,14 +31,16 @@ class AlignmentOptions:
 
     method: str = key(
         AUTO,
-        "alignment method; auto: optimal_transport if the model was trained on pairs that are "
-        "encoded together, else argmax (docs/align.md)",
+        "alignment method; auto: word_links if the model was trained on word links, "
+        "optimal_transport if it was trained on pairs that are encoded together, else argmax "
+        "(docs/align.md)",
         choices=(AUTO, *METHODS, *TRAINED_METHODS),
     )
     encode: str = key(
         AUTO,
         "encode a pair as one example (together), or each sentence separately (apart); auto: "
-        "together if the model was trained on pairs that are encoded together, else apart",
+        "together if the model was trained on word links or on pairs that are encoded together, "
+        "else apart",
         choices=(AUTO, *ENCODINGS),
     )
     layer: int = key(

@@ -176,7 +176,7 @@ class Labeller:
         separators = pretrained.separators
         self.task = dataclasses.replace(task, length=task.length + 1 - separators)
         self.kind = kind.find(task.effective_kind)
-        if self.kind.predictor(pretrained, task) is not None:
+        if not self.kind.labels_text:
             where = f"{source}: " if source else ""
             raise ConfigError(
                 f"{where}the task {self.kind.name} does not label text; use xlj align, or `align` "

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from xlj.config import ConfigError
 from xlj.config.choices import AlignmentOptions
 from xlj.config.task import Task
 from xlj.data.labelled.examples import LinkedPair
@@ -27,7 +26,6 @@ from xlj.data.labelled.kind import TaskKind
 from xlj.data.labelled.links import EXCLUDED, HALF, LINK, POSITIVES, pack
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath
 from xlj.word_alignment import gold_alignments, sentence_pairs
 from xlj.word_alignment.sentence_pairs import Form, Pair
@@ -46,6 +44,7 @@ class WordLinks(TaskKind):
     has_labels = False
     ending = "links"
     is_tuned = True
+    labels_text = False
 
     def read(self, path: AnyPath, language: str, task: Task) -> Sequence[LinkedPair]:
         """Reads pairs and links in the formats of `xlj align --gold`.
@@ -193,29 +192,6 @@ class WordLinks(TaskKind):
             for side, words in enumerate((e.source, e.target))
         )
         return f"{sure:,} sure and {possible:,} possible links, {nulls:,} words without a link"
-
-    def from_fields(self, fields: Sequence[str], place: str) -> LinkedPair:
-        """Refuses new text, which `xlj.align` aligns."""
-        raise ConfigError(f"{place}: xlj align aligns new pairs")
-
-    def from_record(self, record: Mapping[str, Any], place: str) -> LinkedPair:
-        """Refuses new text, which `xlj.align` aligns."""
-        raise ConfigError(f"{place}: xlj align aligns new pairs")
-
-    def describe(
-        self,
-        logits: np.ndarray,
-        rows: Features,
-        examples: Sequence[LinkedPair],
-        labels: Sequence[str],
-        task: Task,
-    ) -> list[Record]:
-        """Not used: `xlj.align` aligns new pairs."""
-        raise NotImplementedError
-
-    def to_fields(self, description: Record) -> list[str]:
-        """Not used: `xlj.align` aligns new pairs."""
-        raise NotImplementedError
 
 
 def _make_example(pair: Pair) -> LinkedPair:

@@ -58,6 +58,7 @@ class TaskKind(abc.ABC):
       hugging_face: the transformers class of the head; None if transformers has no such class.
       ending: the ending of files of predictions, without the dot.
       is_tuned: whether `tune` chooses options on dev.
+      labels_text: whether `xlj predict` labels new text with models of this kind.
     """
 
     name: str
@@ -68,6 +69,7 @@ class TaskKind(abc.ABC):
     hugging_face: HuggingFace | None = None
     ending = "tsv"
     is_tuned = False
+    labels_text = True
 
     @property
     def chosen_by(self) -> Mapping[str, str]:
@@ -204,25 +206,24 @@ class TaskKind(abc.ABC):
         """Returns further counts of a set of examples, which are printed after the set's size."""
         return ""
 
-    # Methods for new text, which has no labels.
+    # Methods for new text, which has no labels. Kinds that do not label text leave them out.
 
-    @abc.abstractmethod
     def from_fields(self, fields: Sequence[str], place: str) -> Example:
         """Converts a line of new text, split at tabs, to an example.
 
         Raises:
           ConfigError: if the number of columns is wrong; the message begins with `place`.
         """
+        raise NotImplementedError(f"{self.name} does not label new text")
 
-    @abc.abstractmethod
     def from_record(self, record: Mapping[str, Any], place: str) -> Example:
         """Converts a JSON object to an example.
 
         Raises:
           ConfigError: if the object lacks a text; the message begins with `place`.
         """
+        raise NotImplementedError(f"{self.name} does not label new text")
 
-    @abc.abstractmethod
     def describe(
         self,
         logits: np.ndarray,
@@ -242,10 +243,11 @@ class TaskKind(abc.ABC):
           labels: the labels of the task.
           task: the task.
         """
+        raise NotImplementedError(f"{self.name} does not label new text")
 
-    @abc.abstractmethod
     def to_fields(self, description: Record) -> list[str]:
         """Converts an object of `describe` to the columns of a line of output."""
+        raise NotImplementedError(f"{self.name} does not label new text")
 
 
 def find(kind: str) -> TaskKind:
