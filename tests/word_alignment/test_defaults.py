@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import xlj
 from xlj.checkpoints import stored_models
 from xlj.config.choices import AlignmentOptions
 from xlj.conversion.exporting import export
@@ -54,3 +55,15 @@ def test_a_run_inherits_training_on_pairs_with_the_layers(trained, checkpoint, t
     assert not start(on_pairs, dataclasses.replace(config, transfer=transfer)).trained_on_pairs
     resumed = dataclasses.replace(start(None, config), latest=on_pairs.checkpoint)
     assert resumed.trained_on_pairs
+
+
+@pytest.mark.slow
+def test_checkpoints_of_a_run_on_text_record_that_it_started_from_a_model_of_pairs(
+    trained, tiny, tmp_path
+):
+    tiny.objectives.tlm.batch_size = 0
+    tiny.data.pairs = tiny.data.parallel = ""
+    tiny.init_from, tiny.transfer.model = str(trained), "init_from"
+    tiny.train.steps = tiny.train.checkpoint_every = tiny.train.eval_every = 2
+    xlj.pretrain(tiny, tmp_path / "text")
+    assert stored_models.find(tmp_path / "text").trained_on_pairs
