@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -216,8 +217,16 @@ def adapted(name: str, seed: int, model: Path, data: Path) -> Path:
     return output
 
 
+MODULES = ("modules.json", "sentence_bert_config.json", "1_Pooling", "2_Normalize")
+"""The files and folders of the model's sentence modules."""
+
+
 def with_head(seed: int, model: Path, data: Path) -> Path:
-    """Trains only the head for masked words, on text of the old languages; returns the workdir."""
+    """Trains only the head for masked words, on text of the old languages.
+
+    Returns:
+      A folder with this head and the sentence modules of `model`.
+    """
     workdir = model.parent / "adapted" / f"head-{seed}"
     flags = {
         "init_from": model,
@@ -239,7 +248,13 @@ def with_head(seed: int, model: Path, data: Path) -> Path:
     command = [sys.executable, "-m", "xlj.train", "--config=configs/adapt.py:text"]
     command += [f"--config.{name}={value}" for name, value in flags.items()]
     subprocess.run([*command, f"--workdir={workdir}"], check=True, stdout=sys.stderr)
-    return workdir
+    folder = workdir.with_name(f"with-{workdir.name}")
+    command = [sys.executable, "-m", "xlj.convert", "export", f"--checkpoint={workdir}"]
+    subprocess.run([*command, f"--output={folder}"], check=True, stdout=sys.stderr)
+    for name in MODULES:  # an export with a head for masked words has no modules
+        copy = shutil.copytree if (model / name).is_dir() else shutil.copy
+        copy(model / name, folder / name)
+    return folder
 
 
 def adapt(name: str, seed: int, model: Path, data: Path) -> Scores:
