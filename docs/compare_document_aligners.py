@@ -1,4 +1,4 @@
-"""Scores sentence alignments of constructed documents, for docs/align_documents.md.
+"""Scores sentence alignments of constructed documents, for docs/experiments/documents.md.
 
     python docs/compare_document_aligners.py DATA runs/documents --checkpoint=exported \\
         --languages=de,fr --plans=trial,hard --joins=sum,encode --seeds=0,1,2

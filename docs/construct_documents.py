@@ -1,4 +1,4 @@
-"""Constructs pairs of documents with known alignments, for docs/align_documents.md.
+"""Constructs pairs of documents with known alignments, for docs/experiments/documents.md.
 
     python docs/construct_documents.py DATA/parallel/ntrex/test/en-de.tsv.gz built --plan=trial
 

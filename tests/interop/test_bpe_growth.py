@@ -189,7 +189,7 @@ def test_merges_that_are_written_as_text_are_read(old, new):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_pieces_per_word_of_real_text(kind):
-    """Prints the pieces per word that docs/tokenizers.md reports.
+    """Prints the pieces per word that docs/experiments/tokenizers.md reports.
 
     A vocabulary of 28 languages gets 1,000 pieces of a new language from 2,000 lines. The pieces
     per word are counted in the next 1,000 lines.
