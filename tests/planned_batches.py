@@ -6,6 +6,8 @@ from xlj.config.fields import lookup
 class PlannedBatches:
     """The part of `Batches` from which operations are counted."""
 
+    cuts = False
+
     def __init__(self, config, corpus):
         self.config, self.corpus = config, corpus
 

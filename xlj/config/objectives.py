@@ -106,6 +106,12 @@ class Options(Section, path="objectives"):
         return 1
 
     @property
+    def token_axes(self) -> Mapping[str, tuple[int, ...]]:
+        """The axes of each field of a row that run over its tokens, if batches are cut to their
+        longest row (`data.labelled.kind.TaskKind.token_axes`); empty if they are not."""
+        return {}
+
+    @property
     def extra_layers(self) -> int:
         """The number of layers that a row passes in addition to the layers of the model. They are
         as wide as the model's layers."""

@@ -30,6 +30,7 @@ class Classification(TaskKind):
     """Classifies a sentence, or two sentences that are encoded together."""
 
     name = "classification"
+    token_axes = {"tokens": (1,)}
     metrics = ("accuracy",)
     reads = ("pairs", "columns", "labels", "names", "pooling")
     example = Sentences

@@ -58,6 +58,7 @@ class MultipleChoice(TaskKind):
     """Chooses the text that fits a premise best."""
 
     name = "multiple_choice"
+    token_axes = {"tokens": (1,)}
     metrics = ("accuracy",)
     reads = ("columns", "names", "pooling")
     example = Choices

@@ -53,6 +53,7 @@ class QuestionAnswering(TaskKind):
     """Finds the span of a context that answers a question."""
 
     name = "question_answering"
+    token_axes = {"tokens": (1,)}
     metrics = ("squad", "mlqa")
     reads = ("stride", "question_length", "answer_length", "no_answer", "misplaced")
     example = Question

@@ -56,6 +56,7 @@ class Regression(TaskKind):
     """
 
     name = "regression"
+    token_axes = {"tokens": (1,)}
     metrics = ("spearman", "pearson")
     reads = ("columns", "pooling", "loss")
     example = RatedText

@@ -43,6 +43,7 @@ class Tagging(TaskKind):
     """Tags each word of a sentence, for example with entities or parts of speech."""
 
     name = "tagging"
+    token_axes = {"tokens": (1,), "labels": (1,)}
     metrics = ("chunk_f1", "word_class_f1", "tag_accuracy")
     reads = ("columns", "comments", "labels", "names", "tagged_piece")
     example = Words

@@ -38,6 +38,7 @@ class WordLinks(TaskKind):
     """Links the words of a sentence with the words of its translation."""
 
     name = "word_links"
+    token_axes = {"tokens": (1,), "links": (0, 1, 8)}
     metrics = ("link_f1",)
     reads = ("columns", "positives", "gold_from", "threshold")
     example = LinkedPair

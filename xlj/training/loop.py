@@ -129,7 +129,7 @@ def _take_step(run: RunState, resources: Resources, batch: Batch, tokens: int) -
     planned = schedule.at(run.done)
     rates, filled = planned.rates, planned.filled
     step = resources.steps[planned.phase.start]
-    if step.program is None:
+    if not step.is_compiled(batch):
         with resources.clock.paused(), resources.waits.on("compiling the train step", "train_step"):
             step.compile(run.state, batch, seed, rates, filled)
     resources.preemption.started()

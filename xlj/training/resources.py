@@ -44,17 +44,18 @@ from xlj.training.throughput import Throughput, Waits
 
 
 class Step:
-    """The training step of a phase. `compile` must be called once, before the first step.
+    """The training step of a phase. `compile` must be called before the first batch of each shape.
 
     Args:
       jitted: the jitted step.
 
     Attributes:
-      program: the compiled program; None before `compile`.
+      program: the program that was compiled last; None before `compile`.
     """
 
     def __init__(self, jitted: Any):
         self.program: Any = None
+        self._programs: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._jitted = jitted
 
     def trace(self, *arguments: Any) -> jax.stages.Traced:
@@ -70,13 +71,23 @@ class Step:
         """Traces the step (`trace`), and lowers it for the devices of its arguments."""
         return self.trace(*arguments).lower()
 
-    def compile(self, *arguments: Any) -> None:
+    def compile(self, state: State, batch: Batch, *others: Any) -> None:
         """Compiles the step for arguments of these shapes, dtypes and shardings."""
-        self.program = self.lower(*arguments).compile()
+        self.program = self.lower(state, batch, *others).compile()
+        self._programs[_shapes(batch)] = self.program
 
-    def __call__(self, *arguments: Any) -> tuple[State, jax.Array]:
+    def is_compiled(self, batch: Batch) -> bool:
+        """Returns whether the step is compiled for batches of this shape."""
+        return _shapes(batch) in self._programs
+
+    def __call__(self, state: State, batch: Batch, *others: Any) -> tuple[State, jax.Array]:
         """Returns (next state, `skipped_in_a_row`), and reuses the memory of the old state."""
-        return self.program(*arguments)
+        step: tuple[State, jax.Array] = self._programs[_shapes(batch)](state, batch, *others)
+        return step
+
+
+def _shapes(batch: Batch) -> tuple[tuple[int, ...], ...]:
+    return tuple(leaf.shape for leaf in jax.tree.leaves(batch))
 
 
 def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> dict[int, Step]:

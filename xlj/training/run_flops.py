@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from xlj.config import Config, Model
+from xlj.config.schema import Phase
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.row_kind import Field
 from xlj.data.rows.store import Corpus
@@ -34,29 +35,44 @@ class Counts(NamedTuple):
 
 
 class RunFlops:
-    """Floating-point operations of the steps of a run, counted once for each phase."""
+    """Floating-point operations of the steps of a run, counted once for each phase and shape of
+    batches."""
 
     def __init__(self, config: Config, batches: Batches):
-        self._phases = []
-        for phase in config.schedule:
-            shapes = batches.shapes(phase.start)
-            fields = {name: batches.fields(name, phase.start) for name in shapes}
-            counts = of_step(phase.config, batches.corpus, shapes, fields)
-            self._phases.append((phase, counts))
+        self._schedule, self._batches = config.schedule, batches
+        self._counts: dict[tuple[object, ...], Counts] = {}  # by phase and shapes of the batches
+        self._sums = [Counts(0.0, 0.0, 0.0)]  # of the first steps, if batches are cut
 
     def of_step(self, step: int) -> Counts:
         """Returns the operations of one step (zero-based).
 
         A step of the batch warm-up counts as the fraction of its microbatches that have rows.
         """
-        phase, counts = next(each for each in reversed(self._phases) if each[0].start <= step)
+        phase = next(each for each in reversed(self._schedule) if each.start <= step)
         share = phase.microbatches(step) / phase.accumulation_steps
-        return Counts(*(share * count for count in counts))
+        return Counts(*(share * count for count in self._of_full_step(phase, step)))
 
     def until(self, step: int) -> Counts:
         """Returns the operations of all steps before `step` (zero-based)."""
-        done = [(phase.done(step), counts) for phase, counts in self._phases]
+        if self._batches.cuts:
+            for number in range(len(self._sums) - 1, step):
+                counts = self.of_step(number)
+                sums = zip(self._sums[-1], counts, strict=True)
+                self._sums.append(Counts(*(done + count for done, count in sums)))
+            return self._sums[step]
+        done = [
+            (phase.done(step), self._of_full_step(phase, phase.start)) for phase in self._schedule
+        ]
         return Counts(*(sum(n * counts[i] for n, counts in done) for i in range(3)))
+
+    def _of_full_step(self, phase: Phase, step: int) -> Counts:
+        """Returns the operations of a step of a phase, all of whose microbatches have rows."""
+        shapes = self._batches.shapes(step)
+        key = phase.start, *shapes.items()
+        if key not in self._counts:
+            fields = {name: self._batches.fields(name, step) for name in shapes}
+            self._counts[key] = of_step(phase.config, self._batches.corpus, shapes, fields)
+        return self._counts[key]
 
 
 def of_step(

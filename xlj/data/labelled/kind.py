@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +60,9 @@ class TaskKind(abc.ABC):
       ending: the ending of files of predictions, without the dot.
       is_tuned: whether `tune` chooses options on dev.
       labels_text: whether `xlj predict` labels new text with models of this kind.
+      token_axes: for each field of a row with axes that run over the tokens of the row: for each of
+        its axes the number of tokens per value, or 0. With `tokens` among them, training cuts the
+        padding that all rows of a batch share.
     """
 
     name: str
@@ -70,6 +74,7 @@ class TaskKind(abc.ABC):
     ending = "tsv"
     is_tuned = False
     labels_text = True
+    token_axes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
     @property
     def chosen_by(self) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 batches that use them.
 """
 
+import functools
 import sys
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,12 +15,15 @@ from xlj.data.rows import row_kind
 from xlj.data.rows.draws import Sampler, SamplingPhase, count_draws, select_tasks
 from xlj.data.rows.row_kind import Field, Rows
 from xlj.data.rows.store import Corpus, RowStore, RowStoreError
+from xlj.data.tokenizer.layout import PAD
 
 
 class Batches:
     """The batches of each objective, as a pure function of the step.
 
-    The phases of the config determine the batch size and the sampling rates at each step.
+    The phases of the config determine the batch size and the sampling rates at each step. A batch
+    of labelled rows is cut to a width that is a power of two times 32, and at least its longest
+    row, since most labelled examples are much shorter than their rows.
 
     Args:
       store: the row store.
@@ -28,6 +32,7 @@ class Batches:
     Attributes:
       store: the row store.
       corpus: vocabulary size and languages of the row store.
+      cuts: whether there are objectives whose batches are cut.
 
     Raises:
       ConfigError: if the store has no rows for an objective that is on.
@@ -44,6 +49,10 @@ class Batches:
         self._lengths: dict[tuple[str, int], int] = {}  # by objective and first step of the phase
         self._fields: dict[tuple[str, int], tuple[Field, ...]] = {}
         self._languages: dict[str, np.ndarray] = {}  # language ids of all sides, [tasks, sides]
+        self._axes = {name: options.token_axes for name, options in self._options.items()}
+        self.cuts = any(self._axes.values())
+        self._width = functools.lru_cache(maxsize=1024)(self._find_width)
+        self._row_widths = functools.cache(self._measure_rows)
         for name, options in self._options.items():
             tasks = [task for task in store.tasks(options.rows_name) if task.train.rows]
             phases = []
@@ -82,14 +91,51 @@ class Batches:
         """Returns the shape (rows, length) of the batch of each objective that is on at a step."""
         phase = self._config.phase_at(step)
         return {
-            name: (options.batch_size, self._lengths[name, phase.start])
+            name: (options.batch_size, self._width(name, step))
             for name, options in phase.config.objectives.active().items()
         }
 
+    def _find_width(self, objective: str, step: int) -> int:
+        """Returns the number of tokens of the rows of a batch, the same in all processes."""
+        phase = self._config.phase_at(step)
+        length = self._lengths[objective, phase.start]
+        if not self._axes[objective]:
+            return length
+        slots = np.arange(phase.config.objectives.active()[objective].batch_size)
+        stream = self._streams[objective]
+        draws = stream.draw(step, self._places(step, slots)[0])
+        longest = max(
+            self._row_widths(stream.tasks[task])[row]
+            for task, row in zip(draws.tasks, draws.rows, strict=True)
+        )
+        width = _LEAST_WIDTH
+        while width < longest:
+            width *= 2
+        return min(width, length)
+
+    def _measure_rows(self, task: str) -> np.ndarray:
+        """Returns the number of tokens of each training row of a task, without padding, int32."""
+        (rows,) = (each.train.rows for each in self.store.manifest.tasks if each.name == task)
+        widths = []
+        for first in range(0, rows, _MEASURED):
+            records = self.store.fetch(task, first, min(_MEASURED, rows - first))
+            widths.append((records["tokens"] != PAD).sum(1, dtype=np.int32))
+        return np.concatenate(widths)
+
     def fields(self, objective: str, step: int) -> tuple[Field, ...]:
         """Returns the fields of an objective's batch at a step (`read`)."""
-        of_rows = self._fields[objective, self._config.phase_at(step).start]
+        start, width = self._config.phase_at(step).start, self._width(objective, step)
+        of_rows = [
+            field._replace(shape=self._cut(objective, field, width))
+            for field in self._fields[objective, start]
+        ]
         return (*of_rows, Field("languages", "<i4", self._languages[objective].shape[1:]))
+
+    def _cut(self, objective: str, field: Field, width: int) -> tuple[int, ...]:
+        """Returns the shape of a field of rows that are cut to a width."""
+        axes = self._axes[objective].get(field.name, (0,) * len(field.shape))
+        sizes = zip(field.shape, axes, strict=True)
+        return tuple(min(size, -(-width // per)) if per else size for size, per in sizes)
 
     def tokens(self, objective: str, rows: Rows) -> int:
         """Counts the token ids in rows of an objective, without padding."""
@@ -151,7 +197,9 @@ class Batches:
         stream = self._streams[objective]
         places, filled = self._places(step, slots)
         draws = stream.draw(step, places)
-        batch = row_kind.empty(self.fields(objective, step), len(slots))
+        fields = self.fields(objective, step)
+        parts = {f.name: (slice(None), *map(slice, f.shape)) for f in fields}
+        batch = row_kind.empty(fields, len(slots))
         self._fetcher.prefetch([stream.tasks[t] for t in draws.tasks], draws.rows, draws.ahead)
         for task in np.unique(draws.tasks):
             indices, name = np.flatnonzero(draws.tasks == task), stream.tasks[task]
@@ -170,10 +218,13 @@ class Batches:
             if damaged.size:
                 found, indices = np.delete(found, damaged), np.delete(indices, damaged)
             for field, values in row_kind.to_rows(found).items():
-                batch[field][filled[indices]] = values
+                batch[field][filled[indices]] = values[parts[field]]
         batch["languages"][filled] = self._languages[objective][draws.tasks]
         return batch
 
+
+_LEAST_WIDTH = 32  # tokens to which a batch is cut at least; each width is compiled
+_MEASURED = 8192  # rows whose tokens are counted at a time
 
 CACHE_BYTES = 1 << 30
 """Maximum memory for rows of later batches, in bytes."""

@@ -43,6 +43,12 @@ class Supervised(Options, path="task"):
         """The kind of task, for `task.load`."""
         return self.rows
 
+    @property
+    def token_axes(self) -> Mapping[str, tuple[int, ...]]:
+        """The axes of the kind of task."""
+        axes: Mapping[str, tuple[int, ...]] = task.load(self.task_kind).token_axes
+        return axes
+
 
 @dataclasses.dataclass(frozen=True)
 class OwnTask(Supervised):
