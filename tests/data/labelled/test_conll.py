@@ -108,6 +108,12 @@ def test_files_without_tags_are_read(write):
         assert plain(conll.read(write("a\nb\n\nc\n"), "en", columns)) == expected
 
 
+def test_a_byte_order_mark_is_a_word_if_it_is_the_only_text_before_a_tag(write):
+    """WikiAnn's Tamil has such words; a mark before another word is none."""
+    content = "\ufeffa\tX\n\ufeff\tO\n\ufeffb\tX\n"
+    assert plain(conll.read(write(content), "ta", ())) == [(("a", "\ufeff", "b"), ("X", "O", "X"))]
+
+
 @pytest.mark.parametrize(
     "content, columns, message",
     [

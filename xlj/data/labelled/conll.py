@@ -9,6 +9,7 @@ from typing import NamedTuple
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Words, find_language_prefix
 from xlj.io import files, formats
+from xlj.io.malformed import MARK, Marked
 from xlj.io.quoting import examples, quoted
 from xlj.io.storage import AnyPath
 
@@ -150,6 +151,8 @@ def _read_groups(lines: Iterable[str], place: str) -> list[_Group]:
             groups.append(_Group(group, True))
             group = []
             continue
+        if number > 1 and isinstance(text, Marked) and text[0] in _SPACES:
+            line = MARK + text.removesuffix("\r")  # words of WikiAnn's Tamil are only this mark
         if line.startswith(_DOCUMENT) and group:
             groups.append(_Group(group, False))
             group = []
