@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from xlj import config as schema
+from xlj.__main__ import COMMANDS
 from xlj.config import finetuning
 
 ROOT = Path(__file__).parents[1]
@@ -176,10 +177,42 @@ def test_links_out_of_the_site_lead_to_the_repository(repository, caplog):
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
+SHORT = r"(?:`|^ {4}(?:[^\n|]*\| )?)xlj "
+"""What is before the name of a command in code."""
+
+
 @page
 def test_commands_exist(page):
     names = find_all(r"python -m xlj\.(\w+)", page)
     assert not [name for name in names if not (ROOT / f"xlj/{name}.py").is_file()]
+    short = re.findall(rf"(?m){SHORT}([a-z][\w-]*)", page.read_text("utf-8"))
+    assert {*short} <= {*COMMANDS}
+
+
+MEASURED = re.compile(
+    r"(?<![\w.,-])(\d[\d,]*(?:\.\d+)?)(?: times|[\s-]?(?:%|points|tokens/s|sentences/s|MB|GiB))"
+)
+"""A number that was measured, with its unit."""
+SUMMARIES = [ROOT / "README.md", ROOT / "docs/index.md"]
+"""The pages that repeat results of other pages."""
+
+
+@pytest.mark.parametrize("page", SUMMARIES, ids=lambda path: path.stem)
+def test_numbers_of_a_summary_are_on_the_page_to_which_its_paragraph_links(page):
+    """A number may be rounded. Each paragraph links to the results of its numbers."""
+    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text("utf-8"))
+    paragraphs = re.split(r"\n\s*\n|^- |^\|.*\|$", text, flags=re.MULTILINE)
+    checked = 0
+    for paragraph in paragraphs:
+        links = re.findall(r"\(((?:docs/)?(?:benchmarks|results|experiments/\w+)\.md)", paragraph)
+        linked = " ".join((page.parent / link).read_text("utf-8") for link in links)
+        known = {number.replace(",", "") for number in re.findall(r"\d[\d,]*(?:\.\d+)?", linked)}
+        for number in MEASURED.findall(re.sub(r"\]\([^)]*\)", "]", paragraph) if links else ""):
+            plain = number.replace(",", "")
+            digits = len(plain.partition(".")[2])
+            assert plain in {f"{float(each):.{digits}f}" for each in known}, (number, links)
+            checked += 1
+    assert checked > 3
 
 
 @page
@@ -221,7 +254,8 @@ def test_flags_belong_to_a_command(page):
     flags = find_all(r"(?<![\w-])--(\w+)", page)
     files = [*(ROOT / "xlj").glob("*.py"), *(ROOT / "xlj/cli").glob("*.py")]
     known = "\n".join(file.read_text("utf-8") for file in files)
-    lines = re.findall(r"python -m xlj\..*(?:\\\n.*)*", page.read_text("utf-8"))
+    command = rf"(?m)(?:python -m xlj\.|{SHORT}).*(?:\\\n.*)*"
+    lines = re.findall(command, page.read_text("utf-8"))
     used = {flag for flag in flags for line in lines if f" --{flag}" in line} - {"config", "help"}
     assert not [flag for flag in used if not re.search(rf'"(--)?{flag}"', known)]
 

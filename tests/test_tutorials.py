@@ -21,10 +21,10 @@ TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
 SHORTER = {  # flags to add to commands that begin like this; None skips a command
     "pip install": None,  # was run before the tests
     "hf download": None,  # needs a network; real/test_real_figures runs the code that uses it
-    "python -m xlj.train": "--config.train.steps=6 --config.optimizer.warmup_steps=2"
+    "xlj train": "--config.train.steps=6 --config.optimizer.warmup_steps=2"
     " --config.train.checkpoint_every=6 --config.train.eval_every=6 --config.train.eval_rows=32",
-    "python -m xlj.adapt": "--steps=6 --config.train.eval_rows=32",
-    "python -m xlj.finetune": "--config.train.steps=0.05ep --config.train.eval_every=100%",
+    "xlj adapt": "--steps=6 --config.train.eval_rows=32",
+    "xlj finetune": "--config.train.steps=0.05ep --config.train.eval_every=100%",
     "tensorboard": "--inspect",  # reads the events and exits
 }
 SMALL_VOCABULARY = "--config.data.vocabulary_size=1000"  # 16,384 pieces need more text
@@ -53,7 +53,8 @@ def run(kind, text, folder, changes=SHORTER):
         return
     command = [sys.executable, "-c", text]
     if kind == "shell":
-        added = next((more for start, more in changes.items() if text.startswith(start)), "")
+        short = text.replace("python -m xlj.", "xlj ")
+        added = next((more for start, more in changes.items() if short.startswith(start)), "")
         if added is None:
             return
         command = ["bash", "-c", f"{text} {added}"]
@@ -120,7 +121,6 @@ def test_the_readme_runs(folder):
     readme_blocks = [block for block in blocks(ROOT / "README.md") if block != ("shell", "pytest")]
     assert len(readme_blocks) > 8
     for kind, text in readme_blocks:
-        if "--from=xlmr" in text:
-            export = "python -m xlj.convert export --checkpoint=runs/quickstart --output=xlmr"
-            run("shell", export, folder)
-        run(kind, text + f" {SMALL_VOCABULARY}" * ("xlm_tiny" in text), folder)
+        if "--from=e5" in text:
+            run("shell", "xlj convert export --checkpoint=runs/quickstart --output=e5", folder)
+        run(kind, text + f" {SMALL_VOCABULARY}" * ("=xlm_tiny" in text), folder)
