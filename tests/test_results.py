@@ -277,6 +277,33 @@ def test_an_adaptation_is_measured_before_and_after(script, rows, tmp_path, monk
     assert script.adaptations({}) == ""
 
 
+def test_tags_are_measured_before_and_after_an_adaptation(script, rows, tmp_path, monkeypatch):
+    """The config is valid. No model is adapted or trained."""
+    adapted = []
+
+    def fine_tune(config, workdir):
+        task = finetuning.parse(config).task
+        assert task.test_languages == ("en", "wo", "yor") and config.train.steps == "300"
+        assert [Path(path).parent.name for path in task.test] == ["masakhapos", "xtreme-ud"]
+        score = 60.0 if config.init_from == "e5" else 70.0
+        return SimpleNamespace(
+            runs=[
+                SimpleNamespace(test={"word_class_f1": dict.fromkeys(["en", "wo", "yor"], score)})
+            ]
+        )
+
+    def adapt(way, seed, model, data):
+        adapted.append((way, seed))
+        return Path("adapted")
+
+    monkeypatch.setattr(xlj, "fine_tune", fine_tune)
+    monkeypatch.setattr(rows, "adapted", adapt)
+    before, after = (script.ROWS[f"tagged-{way}"](Path("e5"), tmp_path) for way in ("before", "yo"))
+    assert adapted == [("yo", 0)] and (before["yor"], after["yor"]) == (60, 70)
+    records = {"tagged-yo": after | {"minutes": 1.0, "gib": 2.0}}
+    assert "| yo | 70.0 | 70.0 | 70.0 | 1.0 | 2.0 |" in script.tags_of_adapted(records)
+
+
 def test_means_of_fine_tuned_models_leave_out_english(script):
     runs = {
         f"entities-{seed}": dict.fromkeys(script.FINE_TUNING["entities"].languages, 50.0 + seed)
