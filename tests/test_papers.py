@@ -17,7 +17,21 @@ from xlj.tools.sweeping import definition
 from xlj.training.run_flops import RunFlops
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs/papers.md").read_text("utf-8")
+
+
+def write_out_loops(text):
+    """Replaces each shell loop over one command by the commands, in code marks or indented."""
+
+    def commands_of(match):
+        mark, name, values, line = match.groups()
+        lines = [re.sub(rf"\${{?{name}\b}}?", value, line) for value in values.split()]
+        return " ".join(f"`{line}`" for line in lines) if mark else "    " + "\n    ".join(lines)
+
+    loop = r"(?:(`)|^ {4})for (\w+) in ([^;]+);\s+do\s+([^;`]+?)(?:;|\n)\s*done`?"
+    return re.sub(loop, commands_of, text, flags=re.MULTILINE)
+
+
+PAGE = write_out_loops((ROOT / "docs/papers.md").read_text("utf-8"))
 SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))
 TABLES_AND_FIGURES = {"ERNIE-M": (16, 6), "XLM-E": (7, 4), "XLM-Align": (19, 2), "MetaXLM": (15, 6)}
 """How many tables and figures each paper has."""

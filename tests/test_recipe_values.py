@@ -5,11 +5,11 @@ If a paper does not state a value, this file has the value that xlj uses (docs/f
 
 import importlib
 import re
-from pathlib import Path
 
 import mmbert_base
 import pytest
 import xlm_r_base
+from test_papers import PAGE as PAPERS
 
 from xlj import config as schema
 from xlj.config import parse
@@ -17,7 +17,6 @@ from xlj.config.fields import lookup
 from xlj.config.sections import MATCHING_RULES
 
 PAIRS = {"parallel": ("data/parallel/{pair}.tsv.gz",)}
-PAPERS = (Path(__file__).parents[1] / "docs/papers.md").read_text("utf-8")
 ADAM = {"b1": 0.9, "b2": 0.98, "epsilon": 1e-6, "weight_decay": 0.01, "schedule": "linear"}
 BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072}
 ALL_MASKED = {"mask_share": 1.0, "random_share": 0.0}
