@@ -10,9 +10,12 @@ consistency of the directions (`objectives.word_agreement`). The sizes of the mo
 languages. Several language pairs can train one model.
 
 The checkpoint stores the method `argmax`, which links pieces that both directions rank first, and
-`apart`. Stop rule without gold links: take the checkpoint with the highest
-`eval/word_agreement/accuracy`, the share of held-out pieces with a link on which both directions
-agree. All checkpoints are kept. With gold links, set `evaluation.alignment.source`.
+`apart`. The layer and the checkpoint are chosen without gold links: by the highest
+`eval/word_alignment/agreement`, the share of held-out pieces that have a link on which both
+directions agree. To train this layer, set `objectives.word_agreement.layer` to the value of
+`eval/word_alignment/layer` at step 0. To log the alignment error rate too, set
+`evaluation.alignment.source`. To choose the checkpoint by gold links, set
+`train.best_metric=-eval/word_alignment/aer`.
 
 Variants: `self_training` (without TLM, whose loss over a large vocabulary takes most of the time on
 CPUs), `tiny` (from scratch on the embedded corpus).
@@ -47,9 +50,11 @@ def get_config(variant=""):
 
     config.evaluation.alignment.method = "argmax"
     config.evaluation.alignment.encode = "apart"
+    config.evaluation.alignment.agreement = True
 
     config.train.steps = 500
     config.train.log_every = 10
     config.train.eval_every = config.train.checkpoint_every = 50
-    config.train.keep_checkpoints = 10
+    config.train.keep_checkpoints = 1
+    config.train.best_metric = "eval/word_alignment/agreement"
     return variants.apply(config, variant, VARIANTS)

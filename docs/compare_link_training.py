@@ -5,21 +5,26 @@
     python docs/compare_link_training.py scores runs/links/text runs/links/e5 [--encoder=DIR]
     python docs/compare_link_training.py layers DIR PAIRS.tsv
 
-`split` reads the gold sets DATA/alignment/PAIR.NAME.tsv.gz. The hash of the English sentence
+`split` reads the gold sets DATA/alignment/PAIR.NAME.*.tsv.gz. The hash of the English sentence
 assigns each pair to a fold, the same for all sets, because sets share English sentences. In
 FOLDER/fold-K, it writes for each language pair train.PAIR.tsv and dev.PAIR.tsv, which have the
-pairs of the other folds, and for each set test.SET.tsv. FOLDER/first-300 has the first 300 pairs of
-en-fr.wpt03 and de-en.rwth for training, and the rest for testing. Training pairs that are
-near-duplicates of a test pair are left out, and counted in duplicates.json. `--duplicates=keep`
-keeps them. `--joined=5,10,20` also writes tests in which so many consecutive pairs are one pair.
-`--augment=3` adds training pairs that are 3 pairs joined, for models that align longer pairs.
+pairs of the other folds, and for each set test.SET.tsv. With --sets=open, the training pairs are of
+the sets whose sources state no restriction of use; all sets are tested. So the other sets show how
+well language pairs are aligned that have no links in training. FOLDER/first-300 has the first 300
+pairs of en-fr.wpt03 and de-en.rwth for training, and the rest for testing. Training pairs that are
+near-duplicates of a test pair are left out, and counted in duplicates.json, which also has the
+numbers of pairs. `--duplicates=keep` keeps them. `--joined=5,10,20` also writes tests in which so
+many consecutive pairs are one pair. `--augment=3` adds training pairs that are 3 pairs joined, for
+models that align longer pairs. `--pairs=100` uses at most 100 training pairs of a language pair.
 
 `train` trains one model for each fold, on all its language pairs, from each of `--seeds` seeds.
 Other arguments, such as --config.model.dtype=bfloat16, change the recipe. The same command resumes.
 
 `scores` prints a table: for each set, the alignment error rate over the folds, with the 95 %
-interval of the bootstrap over pairs. With --encoder, it also aligns with the encoder as it is: by
-the methods of XLM-Align, SimAlign and awesome-align.
+interval of the bootstrap over pairs. Several seeds get a row together: their links are counted as
+one sample for each pair. With --encoder, it also aligns with the encoder as it is: by the methods
+of XLM-Align, SimAlign and awesome-align, at --layer (default: the layer that the model chooses).
+An encoder that pairs have adapted is scored in the same way.
 
 `layers` prints for each layer the share of words that both directions link with each other, which
 needs no gold links, and the alignment error rate if PAIRS has gold links.
@@ -71,6 +76,7 @@ AS_IT_IS = {
     "together, optimal transport": ("optimal_transport", True),
     "apart, argmax": ("argmax", False),
     "apart, itermax": ("itermax", False),
+    "apart, match": ("match", False),
     "apart, awesome-align": ("awesome", False),
 }
 """Method and encoding of the aligners without training."""
@@ -102,6 +108,7 @@ def main() -> None:
     command.add_argument("folder", type=Path)
     command.add_argument("runs", type=Path)
     command.add_argument("--encoder", type=Path)
+    command.add_argument("--layer", type=int)
     command = commands.add_parser("layers")
     command.add_argument("encoder", type=Path)
     command.add_argument("pairs", type=Path)
@@ -111,11 +118,13 @@ def main() -> None:
     if flags.command == "split":
         joined = [int(size) for size in flags.joined.split(",") if size]
         options = Options(flags.duplicates, tuple(joined), flags.pairs, flags.augment)
-        split(flags.data, flags.folder, SETS[flags.sets], options)
+        trained = SETS[flags.sets]
+        others = [name for name in SETS["all"] if name not in trained]
+        split(flags.data, flags.folder, trained, options, others)
     elif flags.command == "train":
         train(flags.folder, flags.runs, flags.init_from, flags.seeds, flags.parts, changes)
     elif flags.command == "scores":
-        print(table(flags.folder, flags.runs, flags.encoder))
+        print(table(flags.folder, flags.runs, flags.encoder, flags.layer))
     else:
         print(layers(flags.encoder, flags.pairs))
 
@@ -129,16 +138,24 @@ class Options(NamedTuple):
     augment: int = 0
 
 
-def split(data: Path, folder: Path, sets: Sequence[str], options: Options) -> None:
-    """Writes the folds, and first-300 (see the top of the file)."""
-    pairs_of = {name: read_set(data, name) for name in sets}
+def split(
+    data: Path, folder: Path, sets: Sequence[str], options: Options, tested: Sequence[str] = ()
+) -> None:
+    """Writes the folds, and first-300 (see the top of the file).
+
+    Args:
+      sets: the sets whose pairs are trained on and tested.
+      tested: sets that are only tested.
+    """
+    pairs_of = {name: read_set(data, name) for name in (*sets, *tested)}
     counts = {}
     for fold in range(FOLDS):
         parts = {name: partition(pairs, name, fold) for name, pairs in pairs_of.items()}
+        parts |= {name: (parts[name][0], []) for name in tested}
         counts[f"fold-{fold}"] = write_part(folder / f"fold-{fold}", parts, options)
     parts = {}
     for name, first in FIRST.items():
-        pairs = pairs_of.get(name, [])
+        pairs = pairs_of[name] if name in sets else []
         if len(pairs) > first:
             parts[name] = pairs[first:], pairs[:first]
     if parts:
@@ -174,8 +191,9 @@ def partition(pairs: Sequence[Pair], name: str, fold: int) -> tuple[list[Pair], 
 
 def write_part(
     folder: Path, parts: dict[str, tuple[list[Pair], list[Pair]]], options: Options
-) -> dict[str, int]:
-    """Writes the training, dev and test files of a part; returns near-duplicates by pair."""
+) -> dict[str, dict[str, int]]:
+    """Writes the training, dev and test files of a part; returns the numbers of test pairs,
+    near-duplicates, training and dev pairs by language pair."""
     folder.mkdir(parents=True, exist_ok=True)
     tests: dict[str, list[Pair]] = collections.defaultdict(list)
     training: dict[str, list[Pair]] = collections.defaultdict(list)
@@ -185,16 +203,19 @@ def write_part(
             write(folder / f"test.{name}.x{size}.tsv", join(test, size))
         tests[name.partition(".")[0]] += test
         training[name.partition(".")[0]] += rest
-    counts = {}
+    counts = {name: {"test": len(pairs)} for name, pairs in tests.items()}
     for languages, pairs in training.items():
+        if not pairs:
+            continue
         near = near_duplicates(pairs, tests[languages])
-        counts[languages] = int(near.sum())
         if options.duplicates == "remove":
             pairs = [pair for pair, is_near in zip(pairs, near, strict=True) if not is_near]
         pairs = in_hashed_order(pairs)
         pairs = pairs[: options.pairs or None]
         size = max(1, round(DEV_SHARE * len(pairs)))
         write(folder / f"dev.{languages}.tsv", pairs[:size])
+        numbers = {"near-duplicates": int(near.sum()), "train": len(pairs) - size, "dev": size}
+        counts[languages] |= numbers
         more = join(pairs[size:], options.augment) if options.augment else []
         write(folder / f"train.{languages}.tsv", [*pairs[size:], *more])
     return counts
@@ -282,7 +303,7 @@ def names_in(part: Path, kind: str) -> list[str]:
     ]
 
 
-def table(folder: Path, runs: Path, encoder: Path | None) -> str:
+def table(folder: Path, runs: Path, encoder: Path | None, layer: int | None = None) -> str:
     """Returns a Markdown table of alignment error rates in percent."""
     rows: dict[tuple[str, str], dict[str, list[np.ndarray]]] = {}
     model = xlj.load(encoder) if encoder else None
@@ -299,16 +320,25 @@ def table(folder: Path, runs: Path, encoder: Path | None) -> str:
                     found = [np.array(sorted(each), int).reshape(-1, 2) for each in links]
                     systems.setdefault(run.name, []).append(gold_alignments.count(found, golds))
             for system, (method, together) in AS_IT_IS.items() if model else ():
-                links = [x[0] for x in model.aligner((), method, together).align(pairs)]
+                chosen = () if layer is None else (layer,)
+                links = [x[0] for x in model.aligner(chosen, method, together).align(pairs)]
                 systems.setdefault(system, []).append(gold_alignments.count(links, golds))
     lines = ["| part | set | pairs | system | AER | 95 % interval |", "|---|---|---|---|---|---|"]
     for (group, name), systems in rows.items():
-        for system, counts in systems.items():
-            counted = np.concatenate(counts)
+        by_system = {system: np.concatenate(counts) for system, counts in systems.items()}
+        for system, counted in with_seeds_together(by_system).items():
             low, high = interval(counted)
             shown = f"{100 * rate(counted):.1f} | {100 * low:.1f} to {100 * high:.1f}"
             lines.append(f"| {group} | {name} | {len(counted)} | {system} | {shown} |")
     return "\n".join(lines)
+
+
+def with_seeds_together(systems: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Adds the sums of the counts of all seeds, if several seeds have counts of the same pairs."""
+    seeds = [counts for system, counts in systems.items() if system.startswith("seed-")]
+    if len(seeds) < 2 or len({len(counts) for counts in seeds}) > 1:
+        return systems
+    return {f"{len(seeds)} seeds": np.sum(seeds, axis=0)} | systems
 
 
 def rate(counts: Any) -> float:

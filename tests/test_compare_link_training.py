@@ -69,10 +69,19 @@ def test_english_sentences_are_in_one_fold_of_all_sets(script, data, tmp_path, c
     train, more = (lines_of(tmp_path / name / "fold-0/train.en-fr.tsv") for name in ("out", "more"))
     assert more[: len(train)] == train and len(more) == len(train) + -(-len(train) // 3)
     counts = json.loads((folder / "duplicates.json").read_text())
-    assert list(counts) == [f"fold-{k}" for k in range(5)] and not any(
-        sum(x.values()) for x in counts.values()
-    )
+    assert list(counts) == [f"fold-{k}" for k in range(5)]
+    for languages in ("en-fr", "de-en"):
+        for of_part in (part[languages] for part in counts.values()):
+            assert of_part.pop("near-duplicates") == 0 and sum(of_part.values()) == 40
     assert script.fold_of("The CAT !".split()) == script.fold_of(["the", "cat"])
+
+
+def test_sets_that_are_only_tested_have_no_training_pairs(script, data, tmp_path):
+    script.split(data, tmp_path / "out", ["en-fr.wpt03"], script.Options(), ["de-en.rwth"])
+    for fold in range(5):
+        part = tmp_path / f"out/fold-{fold}"
+        assert script.names_in(part, "train") == script.names_in(part, "dev") == ["en-fr"]
+        assert sorted(script.names_in(part, "test")) == ["de-en.rwth", "en-fr.wpt03"]
 
 
 def test_near_duplicates_share_n_grams_on_both_sides_of_one_pair(script):
@@ -96,14 +105,27 @@ def test_joined_pairs_have_the_links_of_their_parts(script):
 
 
 def test_the_table_merges_the_folds_of_a_set(script, tmp_path):
-    for fold, links in ((0, "0-0\n0-1\n"), (1, "0-0\n")):
+    """The counts of several seeds are added by pair."""
+
+    def write(fold, seed, links):
         part = tmp_path / f"text/fold-{fold}"
-        part.mkdir(parents=True)
+        part.mkdir(parents=True, exist_ok=True)
         count = links.count("\n")
         (part / "test.en-fr.wpt03.tsv").write_text("src\ttgt\tgold\n" + "a b\tx y\t0-0\n" * count)
-        predictions = tmp_path / f"runs/fold-{fold}/seed-0/predictions"
+        predictions = tmp_path / f"runs/fold-{fold}/seed-{seed}/predictions"
         predictions.mkdir(parents=True)
         (predictions / "test-en-fr.wpt03.links").write_text(links)
-    rows = script.table(tmp_path / "text", tmp_path / "runs", None).splitlines()[2:]
-    assert len(rows) == 1
-    assert rows[0].startswith("| folds | en-fr.wpt03 | 3 | seed-0 | 33.3 | 0.0 to 100.0 |")
+
+    def rows():
+        return script.table(tmp_path / "text", tmp_path / "runs", None).splitlines()[2:]
+
+    write(0, 0, "0-0\n0-1\n")
+    write(1, 0, "0-0\n")
+    (row,) = rows()
+    assert row.startswith("| folds | en-fr.wpt03 | 3 | seed-0 | 33.3 | 0.0 to 100.0 |")
+    write(0, 1, "0-0\n0-0\n")
+    assert len(rows()) == 2
+    write(1, 1, "0-1\n")
+    assert [row.split(" | ")[3:5] for row in rows()] == [
+        ["2 seeds", "33.3"], ["seed-0", "33.3"], ["seed-1", "33.3"]
+    ]  # fmt: skip

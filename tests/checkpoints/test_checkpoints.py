@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.checkpoints import compatibility, reading, writing
+from xlj.checkpoints import compatibility, reading, stored_models, writing
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model, parse
 from xlj.data.rows.store import Corpus
@@ -227,6 +227,28 @@ def test_no_file_is_deleted_from_a_folder_that_counts_as_a_checkpoint(
     assert sorted(entry.name for entry in folder.iterdir()) == ["4", "5"]
     places = {os.path.relpath(path, folder).split(os.sep)[0] for path in deleted}
     assert "deleted" in places and not any(place.isdecimal() for place in places)
+
+
+@pytest.mark.parametrize(
+    "metric, layer, chosen", [("eval/x", -1, 2), ("eval/x", 1, 2), ("", -1, 4)]
+)
+def test_a_workdir_stands_for_its_best_checkpoint_which_stores_a_layer(
+    tiny, store, tmp_path, metric, layer, chosen
+):
+    """The best checkpoint is kept; the layer of the config has priority over the stored layer."""
+    tiny.train.best_metric, tiny.evaluation.alignment.layer = metric, layer
+    vocabulary = Vocabulary.load(store.vocabulary_file)
+    writer = writing.Checkpointer(
+        tmp_path, parse(tiny), store.manifest, vocabulary, keep=1, keep_best=bool(metric)
+    )
+    for step, score in enumerate((0.3, 0.7, None, 0.5), 1):
+        writer.save(step, {"params": {"weight": np.ones(3)}}, score, layer=step - 2)
+    writer.close()
+    assert reading.steps(tmp_path) == sorted({chosen, 4})
+    found = stored_models.find(tmp_path)
+    assert found.folder == tmp_path / f"checkpoints/{chosen}"
+    assert found.alignment.layer == (chosen - 2 if layer < 0 else layer)
+    assert stored_models.find(tmp_path / "checkpoints/4").folder.name == "4"
 
 
 def test_metrics_after_the_step_of_the_checkpoint_are_removed(tmp_path):

@@ -28,6 +28,7 @@ from xlj.evaluation.metrics import ranking_scores
 from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder
 from xlj.models.encoder import middle_layer
+from xlj.models.segments import whole_examples
 from xlj.retrieval import beir, changed_sentences
 from xlj.retrieval.embedder import Embedder
 from xlj.sharding import meshes, trees
@@ -170,7 +171,11 @@ def test_probes_add_metrics_for_each_language_pair_and_the_mean(both_runs):
     measures = ("accuracy", "f1", "xsim", "xsimpp")
     assert measured == 3 * [
         {f"eval/sentence_retrieval{name}/{measure}" for name in names for measure in measures}
-        | {f"eval/word_alignment{name}/aer" for name in names}
+        | {
+            f"eval/word_alignment{name}/{measure}"
+            for name in names
+            for measure in ("aer", "precision", "links_a_word")
+        }
         | {f"eval/sts{name}/{key}" for name in ("/de", "") for key in ("spearman", "pearson")}
         | {
             f"eval/search{name}/{key}@10"
@@ -364,9 +369,13 @@ def test_the_alignment_probe_uses_the_configured_method_encoding_and_prior(probe
         aligner = Aligner(encoder, options)
         pairs = files.gold["en-sw"]
         links = [layers[0] for layers in aligner.align(pairs)]
-        expected = gold_alignments.score(links, [pair.gold for pair in pairs]).aer
-        assert scores["eval/word_alignment/en-sw/aer"] == expected
-        return expected
+        expected = gold_alignments.score(links, [pair.gold for pair in pairs])
+        assert scores["eval/word_alignment/en-sw/aer"] == expected.aer
+        assert scores["eval/word_alignment/en-sw/precision"] == expected.precision
+        words = sum(len(side) for pair in pairs for side in pair[1:3])
+        count = scores["eval/word_alignment/en-sw/links_a_word"] * words
+        assert count == pytest.approx(2 * sum(map(len, links)))
+        return expected.aer
 
     rates = [measured(), measured(method="match"), measured(encode="together"), measured(prior=3.0)]
     assert len(set(rates)) == 4
@@ -510,3 +519,41 @@ def test_a_sample_is_the_same_each_time(store):
     assert lists(few) == lists(again) and len(few.lengths) == 5
     places = [lists(every[0]).index(ids) for ids in lists(few)]
     assert places == sorted(places) and places != list(range(5))
+
+
+def test_agreement_is_the_share_of_pieces_with_a_link_in_both_directions(tiny, store):
+    """The layer is the one with the highest mean over language pairs, also for gold pairs."""
+    tiny.evaluation.alignment.update({"agreement": True, "sentences": 4, "encode": "apart"})
+    config = parse(tiny)
+    state, (probe,) = random_state(config), make_probes(config, store)
+    layers = jax.tree.map(lambda x: 20 * x, state.params["layers"])  # so that layers differ
+    state = dataclasses.replace(state, params={**state.params, "layers": layers})
+    measured = probe(state)
+    expected = {}
+    for pair in config.data.pairs:
+        sides = list(map(lists, probes.read_held_out_pairs(store, pair, 4)))
+        rows = [[BOS, *ids, EOS] for side in sides for ids in side]
+        tokens = np.array([row + [PAD] * (48 - len(row)) for row in rows])
+        inputs = whole_examples(config.model, tokens, np.zeros((8, 2), np.int32))
+        hidden = encoder.apply(state.params, config.model, inputs, layers=2, all_layers=True)
+        shares = []
+        for vectors in np.asarray(hidden):
+            unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+            linked = 0
+            for k in range(4):
+                cosines = unit[k, 1 : len(rows[k]) - 1] @ unit[k + 4, 1 : len(rows[k + 4]) - 1].T
+                best = cosines.argmax(1)
+                linked += 2 * (cosines.argmax(0)[best] == np.arange(len(best))).sum()
+            shares.append(linked / sum(len(row) - 2 for row in rows))
+        expected[pair] = shares
+    mean = np.mean(list(expected.values()), axis=0)
+    layer = int(mean.argmax())
+    assert len(set(mean)) == 3 and layer != middle_layer(2)
+    assert measured == pytest.approx(
+        {f"eval/word_alignment/{pair}/agreement": of[layer] for pair, of in expected.items()}
+        | {"eval/word_alignment/agreement": mean[layer], "eval/word_alignment/layer": layer}
+    )
+    tiny.evaluation.alignment.layer = other = (layer + 1) % 3
+    (probe,) = make_probes(parse(tiny), store)
+    assert probe(state)["eval/word_alignment/agreement"] == pytest.approx(mean[other])
+    assert "eval/word_alignment/layer" not in probe(state)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xlj.checkpoints import reading, writing
-from xlj.config import parse
+from xlj.config import ConfigError, parse
 from xlj.data.rows.store import Corpus
 from xlj.distributed.preemption import Interrupted
 from xlj.training import loop, resources, start
@@ -81,7 +81,7 @@ def test_a_run_that_stops_in_an_evaluation_saves_the_step_without_a_score(
             raise Interrupted
         return {"eval/x/score": 1.0}
 
-    def save(checkpointer, step, parts, score, measured, tokens):
+    def save(checkpointer, step, parts, score, measured, tokens, layer):
         saved.append((step, score, measured))
 
     saved = []
@@ -89,3 +89,14 @@ def test_a_run_that_stops_in_an_evaluation_saves_the_step_without_a_score(
     run = start.prepare(parse(tiny), tmp_path, store)
     outcome = loop.train(run, [score], best="eval/x/score")
     assert (outcome.step, outcome.finished, saved) == (stop_at, False, expected)
+
+
+def test_the_best_checkpoint_has_the_highest_value_or_with_a_minus_the_lowest():
+    line = {"eval/x/aer": 0.25, "eval/x/agreement": 0.5, "eval/y": float("nan")}
+    assert loop._score(line, "eval/x/agreement") == 0.5
+    assert loop._score(line, "-eval/x/aer") == -0.25
+    assert loop._score(line, "eval/y") is loop._score({}, "eval/y") is loop._score(line, "") is None
+    loop._check_metric(line, "-eval/x/aer")
+    loop._check_metric(line, "")
+    with pytest.raises(ConfigError, match=r"has no metric eval/x/aet; did you mean eval/x/aer\?"):
+        loop._check_metric(line, "-eval/x/aet")

@@ -53,6 +53,9 @@ COMMITTED = "commit_success.txt"
 PARAMS, AVERAGE = "params", "average"
 """The items of a checkpoint that contain parameters: the step's parameters, and their moving
 average."""
+SCORE, ALIGNED_LAYER = "score", "aligned_layer"
+"""Optional entries of the description: the value of the metric that selects the best checkpoint,
+and the layer that word alignment uses unless the config or the user names one."""
 _REMEDY = (
     "to resume from the previous checkpoint, move this folder to another place, or set "
     "--config.train.damaged_checkpoint=before"
@@ -81,6 +84,10 @@ class Checkpoint:
         """Whether the model, or the model that it was trained from, was trained on pairs that are
         encoded together."""
         return bool(self.meta.get(TRAINED_ON_PAIRS)) or trains_on_pairs(self.config())
+
+    def chooses_best(self) -> bool:
+        """Returns whether commands load the best checkpoint of the run, not the latest one."""
+        return bool(self.config().get("train", {}).get("best_metric"))
 
     def digest(self) -> str:
         """Returns the SHA-256 of the description, which contains the digests of all tensors."""
@@ -174,6 +181,19 @@ def contains_models(path: AnyPath) -> bool:
 
 def orbax_path(folder: AnyPath) -> epath.Path:
     return epath.Path(str(folder.absolute()))
+
+
+def best(workdir: AnyPath) -> Checkpoint | None:
+    """Returns the checkpoint of a workdir with the highest score; of equal scores, the latest one.
+
+    None if no checkpoint has a score.
+
+    Raises:
+      CheckpointError: if a description is damaged.
+    """
+    folders = (workdir / "checkpoints" / str(step) for step in steps(workdir))
+    scored = [each for each in map(read_meta, folders) if SCORE in each.meta]
+    return max(scored, key=lambda each: (each.meta[SCORE], each.step), default=None)
 
 
 def steps(workdir: AnyPath) -> list[int]:

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -65,7 +64,8 @@ class StoredModel:
       digest: function that returns a hash of the weights, which does not depend on the path.
       checkpoint: the checkpoint; None for a Hugging Face folder.
       report: a printable report on the tensors of a Hugging Face folder: used, ignored, missing.
-      alignment: the options of word alignment in the run's config (`evaluation.alignment`).
+      alignment: the options of word alignment in the run's config (`evaluation.alignment`), with
+        the layer that the run has chosen.
       labels: names of the classes or tags of the task head, in order.
       task: the task for which the model was fine-tuned; None without a task head.
       separators: the number of `</s>` that the task head expects between the sentences of a pair.
@@ -100,7 +100,7 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
 
     `path` is one of:
 
-    - a workdir, for its latest checkpoint;
+    - a workdir, for its latest checkpoint, or with `train.best_metric` for its best checkpoint;
     - the workdir of a finished fine-tuning run, for the checkpoint that was chosen on dev;
     - the folder of a checkpoint;
     - one of these paths followed by `/average`, for the moving average of the parameters;
@@ -123,6 +123,8 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
         if run := finished_run(path):
             path = path / "checkpoints" / str(run["step"])
         checkpoint = reading.find(path, key)
+        if checkpoint.folder != path and checkpoint.chooses_best():
+            checkpoint = reading.best(path) or checkpoint
     except CheckpointError as error:
         raise CheckpointError(f"{error}{_hub_hint(path)}") from error.__cause__
     except OSError as error:  # a bucket's server
@@ -182,7 +184,7 @@ def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredM
         },
         lambda: checkpoint.digest() + (f":{item}" if is_average else ""),
         checkpoint,
-        alignment=_read_alignment_options(checkpoint.config()),
+        alignment=_read_alignment_options(checkpoint),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
         sentence=_read_sentence_modules(checkpoint),
         known=tuple(checkpoint.meta["languages"]),
@@ -232,11 +234,18 @@ def _read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
     )
 
 
-def _read_alignment_options(config: Mapping[str, Any]) -> AlignmentOptions:
-    """Returns the alignment options of a run's config. Configs of fine-tuning have defaults."""
-    recorded = config.get("evaluation", {}).get("alignment", {})
+def _read_alignment_options(checkpoint: Checkpoint) -> AlignmentOptions:
+    """Returns the alignment options of a run's config, and the layer that the run has chosen.
+
+    Configs of fine-tuning have defaults.
+    """
+    recorded = checkpoint.config().get("evaluation", {}).get("alignment", {})
     names = (field.name for field in dataclasses.fields(AlignmentOptions))
-    return AlignmentOptions(**{name: recorded[name] for name in names if name in recorded})
+    options = AlignmentOptions(**{name: recorded[name] for name in names if name in recorded})
+    if options.layer < 0:
+        layer = checkpoint.meta.get(reading.ALIGNED_LAYER, options.layer)
+        options = dataclasses.replace(options, layer=layer)
+    return options
 
 
 def of_folder(path: Path) -> StoredModel:

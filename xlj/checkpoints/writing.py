@@ -95,6 +95,7 @@ class Checkpointer:
         score: float | None = None,
         measured: bool = True,
         tokens: int = 0,
+        layer: int | None = None,
     ) -> None:
         """Starts to write the checkpoint of a step.
 
@@ -103,6 +104,7 @@ class Checkpointer:
           score: the score that selects the best checkpoint; None if the step was not evaluated.
           measured: whether the run's files already contain the metrics of this step.
           tokens: the number of tokens of text, without padding, that the run has read.
+          layer: the layer that word alignment should use; None to store no layer.
 
         Raises:
           ConfigError: if this checkpoint or the previous one could not be written, for example
@@ -128,6 +130,8 @@ class Checkpointer:
             tasks=tasks,
             text=file_bytes(manifest.recipe),
             **{TRAINED_ON_PAIRS: True} if self._from_pairs else {},
+            **{reading.SCORE: score} if score is not None else {},
+            **{reading.ALIGNED_LAYER: layer} if layer is not None else {},
         )
         metrics = None if score is None else {"score": score}
         saved = {name: ocp.args.StandardSave(part) for name, part in items.items()}
@@ -231,7 +235,7 @@ def _description(
     config: Config,
     vocabulary: Vocabulary,
     languages: list[str],
-    **of_run: int | bool | str | Mapping[str, str | int | dict[str, int]],
+    **of_run: float | bool | str | Mapping[str, str | int | dict[str, int]],
 ) -> Record:
     """Returns the description of a checkpoint, with a hash (the seal).
 

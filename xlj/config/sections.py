@@ -450,6 +450,13 @@ class Train(Section, path="train"):
         "number of latest checkpoints to keep; checkpoints before a decay are kept in addition",
         low=1,
     )
+    best_metric: str = key(
+        "",
+        "metric of the evaluation, such as eval/word_alignment/agreement, that selects the best "
+        "checkpoint. The checkpoint with the highest value is kept in addition, and commands load "
+        "it from the workdir instead of the latest one. With a minus before the name, the lowest "
+        "value is the best. Empty: the latest checkpoints only",
+    )
     damaged_checkpoint: str = key(
         "stop",
         "what to do on resume if the latest checkpoint is damaged. stop: stop with an error; "
@@ -566,9 +573,25 @@ class SearchEvaluation(Section, path="evaluation.search"):
 _alignment_key = partial(key, used_when=only_if_set("evaluation.alignment.source"))
 
 
+def _for_agreement(config: "Sections", path: str) -> Unused | None:
+    """Checks that an objective reads sentence pairs."""
+    if "data.parallel" in config.row_sources():
+        return None
+    return Unused("no objective that is on reads sentence pairs", allowed_in_recipes=True)
+
+
+def _for_alignment(config: "Sections", path: str) -> Unused | None:
+    """Checks that alignment is evaluated."""
+    options = config.evaluation.alignment
+    if options.source or options.agreement:
+        return None
+    return Unused("evaluation.alignment.source is empty and evaluation.alignment.agreement is off")
+
+
 @dataclasses.dataclass(frozen=True)
 class AlignmentEvaluation(AlignmentOptions, Section, path="evaluation.alignment"):
-    """Word alignment during training: the alignment error rate that `xlj.align` prints.
+    """Word alignment during training: the alignment error rate that `xlj.align` prints, and the
+    agreement of both directions.
 
     Checkpoints store these options. `xlj.align` uses the stored options by default.
     """
@@ -577,11 +600,20 @@ class AlignmentEvaluation(AlignmentOptions, Section, path="evaluation.alignment"
         (),
         "templates of gold files with {pair}, or with {source} and {target}: TSV with links in the "
         "third column, or a TSV and a file of links joined by '|' (docs/align.md). For each "
-        "language pair, the first file that exists is read. Empty: alignment is not evaluated",
+        "language pair, the first file that exists is read. Empty: no alignment error rate",
     )
-    pairs: tuple[str, ...] = _alignment_key((), "language pairs to evaluate; empty: data.pairs")
-    sentences: int = _alignment_key(
-        200, "maximum number of sentence pairs per language pair", low=1
+    pairs: tuple[str, ...] = _alignment_key((), "language pairs of source; empty: data.pairs")
+    agreement: bool = key(
+        False,
+        "measure the agreement of both directions at each layer, on held-out pairs of "
+        "data.parallel. If layer is -1, checkpoints store the layer with the highest agreement",
+        used_when=_for_agreement,
+    )
+    sentences: int = key(
+        200,
+        "maximum number of sentence pairs per language pair",
+        low=1,
+        used_when=_for_alignment,
     )
 
 

@@ -9,6 +9,7 @@ Each kind of evaluation has a section of the config, files that `read_files` rea
 `make` makes from them.
 """
 
+import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -37,9 +38,9 @@ from xlj.retrieval.changed_sentences import Changed
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.pair_scores import Vectors, pair_cosines
 from xlj.sharding.trees import Params
-from xlj.training.evaluation import Check, Probe, by_phase
+from xlj.training.evaluation import LAYER_METRIC, Check, Probe, by_phase
 from xlj.training.state import State
-from xlj.word_alignment import gold_alignments, sentence_pairs
+from xlj.word_alignment import defaults, gold_alignments, sentence_pairs
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
 
@@ -254,11 +255,12 @@ def make(
         probes.append(
             by_phase(config, lambda model: search(model, vocabulary, of_texts, files.judged))
         )
-    if files.gold:
+    held_out = _read_agreement_pairs(config, store)
+    if files.gold or held_out:
         options, gold = evaluation.alignment, files.gold
 
         def of_phase(model: Model) -> Probe:
-            return alignment(model, vocabulary, options, gold, trained_on_pairs)
+            return alignment(model, vocabulary, options, gold, held_out, trained_on_pairs)
 
         probes.append(by_phase(config, of_phase))
     return probes
@@ -401,27 +403,73 @@ def alignment(
     vocabulary: Vocabulary,
     options: AlignmentOptions,
     gold: Mapping[str, Sequence[Pair]],
+    held_out: Mapping[str, Sides] = MappingProxyType({}),
     trained_on_pairs: bool = False,
 ) -> Probe:
     """Returns a probe that measures word alignment.
 
-    The metrics are eval/word_alignment/PAIR/aer (the alignment error rate) and
-    eval/word_alignment/aer (the mean over pairs).
+    The metrics of pairs with gold links are eval/word_alignment/PAIR/aer (the alignment error
+    rate), .../precision and .../links_a_word (twice the number of links, divided by the number of
+    words of both sides). For held-out pairs, .../agreement is the share of pieces that have a link
+    on which both directions agree, by the method argmax. Measures without PAIR are the means over
+    pairs. If there are held-out pairs, and the options name no layer, the layer is the one with the
+    highest mean agreement, and eval/word_alignment/layer is its number.
     """
     all_pairs = [pair for pairs in gold.values() for pair in pairs]
+    pieces = {name: _split(sides) for name, sides in held_out.items()}
 
-    def measure(params: Params, check: Check) -> dict[str, dict[str, float]]:
-        pretrained = Pretrained(params, model, vocabulary, trained_on_pairs=trained_on_pairs)
-        links = Aligner(pretrained, options).align(all_pairs, check)
-        scores = {
-            name: gold_alignments.score(
-                [next(links)[0] for _ in pairs], [pair.gold for pair in pairs if pair.gold]
-            )
-            for name, pairs in gold.items()
-        }
-        return {name: {"aer": of_pair.aer} for name, of_pair in scores.items()}
+    def probe(state: State, check: Check = bool) -> dict[str, float]:
+        pretrained = Pretrained(state.params, model, vocabulary, trained_on_pairs=trained_on_pairs)
+        chosen = defaults.resolve(options, pretrained)
+        scores: dict[str, dict[str, float]] = {name: {} for name in (*pieces, *gold)}
+        of_run: dict[str, float] = {}
+        if pieces:
+            shares = agreement(pretrained, chosen, pieces, check)
+            if options.layer < 0:
+                layer = int(np.mean([*shares.values()], axis=0).argmax())
+                chosen = dataclasses.replace(chosen, layer=layer)
+                of_run = {LAYER_METRIC: layer}
+            for name, of_layers in shares.items():
+                scores[name]["agreement"] = float(of_layers[chosen.layer])
+        links = Aligner(pretrained, chosen).align(all_pairs, check)
+        for name, pairs in gold.items():
+            found = [next(links)[0] for _ in pairs]
+            of_pair = gold_alignments.score(found, [pair.gold for pair in pairs if pair.gold])
+            words = sum(len(pair.source) + len(pair.target) for pair in pairs)
+            scores[name] |= {
+                "aer": of_pair.aer,
+                "precision": of_pair.precision,
+                "links_a_word": 2 * sum(map(len, found)) / max(words, 1),
+            }
+        return _with_means("word_alignment", scores) | of_run
 
-    return _probe("word_alignment", measure)
+    return probe
+
+
+def agreement(
+    pretrained: Pretrained,
+    options: AlignmentOptions,
+    pieces: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]],
+    check: Check = bool,
+) -> dict[str, np.ndarray]:
+    """Computes the agreement of both directions at each layer by language pair.
+
+    It is the share of the pieces of both sides that have a link, if each piece is linked with the
+    most similar piece of the other side, and links on which both directions agree are kept.
+
+    Args:
+      options: the encoding of pairs; the method is not read.
+      pieces: the ids of both sentences of each pair, int [pieces].
+
+    Returns:
+      float [layers + 1] for each language pair.
+    """
+    options = dataclasses.replace(options, method="argmax")
+    aligner = Aligner(pretrained, options, range(pretrained.model.layers + 1))
+    return {
+        name: 2 * aligner.count_links(pairs, check) / max(sum(len(x) for p in pairs for x in p), 1)
+        for name, pairs in pieces.items()
+    }
 
 
 Measure = Callable[[Params, Check], Mapping[str, Mapping[str, float]]]
@@ -432,16 +480,22 @@ def _probe(name: str, measure: Measure) -> Probe:
     """Returns a probe with the values of `measure` and, for each measure, their mean."""
 
     def probe(state: State, check: Check = bool) -> dict[str, float]:
-        metrics: dict[str, float] = {}
-        by_measure: dict[str, list[float]] = {}
-        for owner, values in measure(state.params, check).items():
-            for key, value in values.items():
-                metrics[f"eval/{name}/{owner}/{key}"] = value
-                by_measure.setdefault(key, []).append(value)
-        means = {f"eval/{name}/{key}": float(np.mean(x)) for key, x in by_measure.items()}
-        return metrics | means
+        return _with_means(name, measure(state.params, check))
 
     return probe
+
+
+def _with_means(name: str, by_owner: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Returns the metrics of values by language or pair and by measure, and the mean of each
+    measure."""
+    metrics: dict[str, float] = {}
+    by_measure: dict[str, list[float]] = {}
+    for owner, values in by_owner.items():
+        for key, value in values.items():
+            metrics[f"eval/{name}/{owner}/{key}"] = value
+            by_measure.setdefault(key, []).append(value)
+    means = {f"eval/{name}/{key}": float(np.mean(x)) for key, x in by_measure.items()}
+    return metrics | means
 
 
 def _read_held_out(config: Config, store: RowStore) -> dict[str, Sides]:
@@ -453,6 +507,22 @@ def _read_held_out(config: Config, store: RowStore) -> dict[str, Sides]:
     pairs = options.pairs or config.data.pairs
     read_files = {pair: read_held_out_pairs(store, pair, options.sentences) for pair in pairs}
     return {pair: sides for pair, sides in read_files.items() if len(sides[0].lengths) > 1}
+
+
+def _read_agreement_pairs(config: Config, store: RowStore) -> dict[str, Sides]:
+    """Returns the held-out sentence pairs of each language pair that has some; empty if the config
+    does not measure agreement."""
+    options = config.evaluation.alignment
+    if not options.agreement or not {*_PAIRS} & {*_kinds_of(config)}:
+        return {}
+    read = {pair: read_held_out_pairs(store, pair, options.sentences) for pair in config.data.pairs}
+    return {pair: sides for pair, sides in read.items() if len(sides[0].lengths)}
+
+
+def _split(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Returns the ids of both sentences of each pair."""
+    parts = (np.split(side.ids.astype(np.int32), side.starts[1:]) for side in sides)
+    return list(zip(*parts, strict=True))
 
 
 _PAIRS = ("pairs", "bitext", "taught_pairs")

@@ -2,13 +2,15 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
 
 from xlj.checkpoints import compatibility, reading
 from xlj.config import Config, ConfigError
+from xlj.config.fields import suggestion
 from xlj.data.rows.batches import Batches
 from xlj.distributed import hosts
 from xlj.io import json_file
@@ -16,7 +18,7 @@ from xlj.io.storage import AnyPath
 from xlj.sharding import meshes
 from xlj.training import memory, metrics
 from xlj.training import state as states
-from xlj.training.evaluation import Probe
+from xlj.training.evaluation import LAYER_METRIC, Probe
 from xlj.training.resources import Resources, RunState, metrics_due, open_run, write_metrics
 from xlj.training.run_flops import Counts, RunFlops
 from xlj.training.start import Start
@@ -57,13 +59,14 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
       probes: further evaluations. They run every `train.eval_every` steps, after the evaluation on
         held-out rows.
       best: name of a metric. The checkpoint with the highest value of this metric is kept, in
-        addition to the checkpoints that are kept without it. Empty to keep no best checkpoint.
+        addition to the checkpoints that are kept without it. With a minus before the name, the
+        lowest value is the best. Empty to keep no best checkpoint.
 
     Raises:
       ConfigError: before the first step, if a checkpoint or model is damaged, or if its tensors do
-        not fit the run. Later, if loss or gradient were not finite in more than
-        `train.max_skipped_steps` steps in a row. At any time, if a device runs out of memory or a
-        file cannot be written.
+        not fit the run. After the first evaluation, if it has no metric `best`. Later, if loss or
+        gradient were not finite in more than `train.max_skipped_steps` steps in a row. At any time,
+        if a device runs out of memory or a file cannot be written.
       KeyboardInterrupt: after Ctrl-C. After the first Ctrl-C, the run finishes the step and saves
         it. A second Ctrl-C stops the run without saving. The message names the step from which the
         run will resume.
@@ -97,9 +100,11 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 # The initial state is evaluated after the first step, so that the first step need
                 # not wait for the compilation of the evaluation.
                 resources.step_memory.release()
-                if not write_metrics(RunState(first(), 0), resources):
+                initial = RunState(first(), 0)
+                if not write_metrics(initial, resources):
                     run.done = 0  # no checkpoint exists, so the next process starts over
                     break
+                _check_metric(initial.line, best)
                 first = None
             if any(metrics_due(config, run.done)):
                 resources.step_memory.release()
@@ -155,13 +160,35 @@ def _save(run: RunState, resources: Resources, best: str) -> None:
     with resources.clock.paused():
         resources.step_memory.release()
         resources.files.send(now=True)  # no checkpoint is stored before the metrics of its steps
+        layer = run.line.get(LAYER_METRIC)
         resources.checkpointer.save(
             run.done,
             run.state.items(),
-            score=run.line.get(best),
+            score=_score(run.line, best),
             measured=run.is_measured,
             tokens=resources.clock.seen(),
+            layer=None if layer is None else int(layer),
         )
+
+
+def _check_metric(line: Mapping[str, float], best: str) -> None:
+    """Raises a `ConfigError` if the evaluation does not have the metric that selects the best
+    checkpoint."""
+    name, names = best.removeprefix("-"), [each for each in line if each.startswith("eval/")]
+    if name and name not in names:
+        raise ConfigError(
+            f"train.best_metric={best}: the evaluation has no metric {name}"
+            f"{suggestion(name, names)}; its metrics are {', '.join(names)}"
+        )
+
+
+def _score(line: Mapping[str, float], best: str) -> float | None:
+    """Returns the value of the metric that selects the best checkpoint; None if no finite one is
+    due."""
+    value = line.get(best.removeprefix("-"))
+    if value is None or not math.isfinite(value):
+        return None
+    return -value if best.startswith("-") else value
 
 
 def _is_measured(latest: reading.Checkpoint, workdir: AnyPath) -> bool:

@@ -164,6 +164,26 @@ class Aligner:
                 progress(len(batch.members))
             yield from result.tolist()
 
+    def count_links(
+        self, pairs: Iterable[tuple[np.ndarray, np.ndarray]], progress: Advance = bool
+    ) -> np.ndarray:
+        """Counts the links between pieces at each layer, int64 [layers].
+
+        Args:
+          pairs: the ids of the pieces of both sentences of each pair, int [pieces], without special
+            tokens.
+          progress: called with the number of newly aligned pairs.
+        """
+        total = np.zeros(len(self._layers), np.int64)
+        pieces = [
+            (Pieces(source, np.arange(len(source))), Pieces(target, np.arange(len(target))))
+            for source, target in pairs
+        ]
+        for batch, values, _ in self._compute_values(pieces, "links"):
+            total += np.count_nonzero(values, axis=(1, 2, 3))
+            progress(len(batch.members))
+        return total
+
     def _align_chunks(
         self, pairs: Iterable[Pair], output: str, progress: Advance, of_pieces: bool = False
     ) -> Iterator[tuple[Pair, list[PairLinks]]]:
