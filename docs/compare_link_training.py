@@ -15,7 +15,8 @@ pairs of en-fr.wpt03 and de-en.rwth for training, and the rest for testing. Trai
 near-duplicates of a test pair are left out, and counted in duplicates.json, which also has the
 numbers of pairs. `--duplicates=keep` keeps them. `--joined=5,10,20` also writes tests in which so
 many consecutive pairs are one pair. `--augment=3` adds training pairs that are 3 pairs joined, for
-models that align longer pairs. `--pairs=100` uses at most 100 training pairs of a language pair.
+models that align longer pairs. `--pairs=100` uses at most 100 pairs of a language pair for training
+and dev.
 
 `train` trains one model for each fold, on all its language pairs, from each of `--seeds` seeds.
 Other arguments, such as --config.model.dtype=bfloat16, change the recipe. The same command resumes.

@@ -557,3 +557,11 @@ def test_agreement_is_the_share_of_pieces_with_a_link_in_both_directions(tiny, s
     (probe,) = make_probes(parse(tiny), store)
     assert probe(state)["eval/word_alignment/agreement"] == pytest.approx(mean[other])
     assert "eval/word_alignment/layer" not in probe(state)
+
+
+def test_agreement_without_held_out_pairs_is_an_error(tiny, store, monkeypatch):
+    tiny.evaluation.alignment.agreement = True
+    empty = Ragged(np.zeros(0, np.int32), np.zeros(0, np.int32))
+    monkeypatch.setattr(probes, "read_held_out_pairs", lambda *_: (empty, empty))
+    with pytest.raises(ConfigError, match=r"no sentence pair is held out; raise data\.held_out"):
+        make_probes(parse(tiny), store)

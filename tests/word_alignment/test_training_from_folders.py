@@ -63,7 +63,7 @@ def test_pairs_and_links_train_an_aligner(folder, tmp_path, call):
 
     config = recipe("align_adapt", folder)
     config.objectives.tlm.batch_size, config.train.checkpoint_every = 0, 1
-    config.data.update({"parallel": f"{tmp_path}/pairs.{{pair}}.tsv", "pairs": "en-de"})
+    config.data.update({"parallel": f"{tmp_path}/pairs.{{pair}}.tsv#1|2", "pairs": "en-de"})
     config.data.update({"pair_length": 64, "held_out_share": 0.2})
     config.optimizer.learning_rate, config.optimizer.warmup_steps = 1e-2, 1
     metrics = {line["step"]: line for line in xlj.pretrain(config, tmp_path / "pairs").metrics}

@@ -511,12 +511,22 @@ def _read_held_out(config: Config, store: RowStore) -> dict[str, Sides]:
 
 def _read_agreement_pairs(config: Config, store: RowStore) -> dict[str, Sides]:
     """Returns the held-out sentence pairs of each language pair that has some; empty if the config
-    does not measure agreement."""
+    does not measure agreement.
+
+    Raises:
+      ConfigError: if the config measures agreement, but no pair is held out.
+    """
     options = config.evaluation.alignment
     if not options.agreement or not {*_PAIRS} & {*_kinds_of(config)}:
         return {}
     read = {pair: read_held_out_pairs(store, pair, options.sentences) for pair in config.data.pairs}
-    return {pair: sides for pair, sides in read.items() if len(sides[0].lengths)}
+    filled = {pair: sides for pair, sides in read.items() if len(sides[0].lengths)}
+    if not filled:
+        raise ConfigError(
+            "evaluation.alignment.agreement is on, but no sentence pair is held out; raise "
+            "data.held_out_share"
+        )
+    return filled
 
 
 def _split(sides: Sides) -> list[tuple[np.ndarray, np.ndarray]]:
