@@ -10,7 +10,7 @@ from modern_tokenizers import MODERN, write_folder
 
 import xlj
 from xlj import align, phrasebook
-from xlj.checkpoints import writing
+from xlj.checkpoints import reading, writing
 from xlj.config import Config, Model
 from xlj.config.families import options_of
 from xlj.conversion.exporting import export
@@ -74,6 +74,7 @@ def test_pairs_and_links_train_an_aligner(folder, tmp_path, call):
 
     assert aligned("links/seed-0")["method"] == "word_links"
     best = max((1, 2), key=lambda step: (metrics[step]["eval/word_alignment/agreement"], step))
+    assert reading.best(tmp_path / "pairs").step == best
     scores = aligned("pairs")
     assert (scores["method"], scores["encode"]) == ("argmax", "apart")
     assert scores["layer"] == metrics[best]["eval/word_alignment/layer"]

@@ -111,7 +111,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         made = probes.make(
             start.config, files, start.store, start.vocabulary, start.trained_on_pairs
         )
-        outcome = loop.train(start, made)
+        outcome = loop.train(start, made, start.config.train.best_metric)
     return PretrainingRun(**vars(outcome))
 
 
