@@ -1,4 +1,4 @@
-"""All commands and code in README.md and the tutorials run, in order, in one folder.
+"""All commands and code in README.md, the tutorials and a notebook run, in order, in one folder.
 
 The tests run the text of the pages, but train fewer steps. Code that loads an export with
 transformers runs only if transformers is installed (`.[parity]`).
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import notebooks
 import pytest
 from xla_flags import with_devices
 
@@ -102,6 +103,11 @@ def test_blocks_yields_commands_and_code(tmp_path):
 def test_a_tutorial_runs(page, folder):
     for kind, text in blocks(page):
         run(kind, text, folder)
+
+
+@pytest.mark.slow
+def test_the_notebook_of_an_adaptation_prints_what_its_comments_say(tmp_path):
+    notebooks.check("adapt.ipynb", tmp_path)
 
 
 @pytest.mark.slow
