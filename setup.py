@@ -10,7 +10,9 @@ from setuptools.command.build_py import build_py
 _HERE = Path(__file__).parent
 _VERSION = re.search(r'__version__ = "(.+)"', (_HERE / "xlj/__init__.py").read_text("utf-8"))
 assert _VERSION, "xlj/__init__.py has no __version__"
+_REPOSITORY = os.environ.get("XLJ_REPOSITORY", "").rstrip("/")  # its URL, as in mkdocs.yml
 
+_BUILD = "build>=1.2,<2"
 _BEAM = "apache-beam>=2.76,<3"
 _FAISS = "faiss-cpu>=1.11,<2"
 _TORCH = ["torch>=2.6,<3", "transformers>=5,<6"]
@@ -24,6 +26,20 @@ _SEQIO = [  # needs tensorflow-text, which has no wheel for Python 3.14
 ]
 if os.environ.get("XLJ_SEQIO") == "0":  # saves half of the installation, without seqio: and tfds:
     _SEQIO = []
+
+
+def _file_url(path: str, view: str = "blob") -> str:
+    """Returns the URL of a file in this version's tag; the view `raw` is of pictures."""
+    return f"{_REPOSITORY}/{view}/v{_VERSION[1]}/{path}"
+
+
+def _readme() -> str:
+    """Returns README.md, with the URLs of linked files: a package index does not have the files."""
+    text = (_HERE / "README.md").read_text("utf-8")
+    if not _REPOSITORY:
+        return text
+    link = re.compile(r"(!?)(\[[^][]*\])\((?!https?://|#)([^)\s]+)\)")
+    return link.sub(lambda m: f"{m[1]}{m[2]}({_file_url(m[3], 'raw' if m[1] else 'blob')})", text)
 
 
 class WithRecipes(build_py):
@@ -42,9 +58,30 @@ setup(
     name="xlj",
     version=_VERSION[1],
     description="Cross-lingual encoder pretraining in JAX",
-    long_description=(_HERE / "README.md").read_text("utf-8"),
+    long_description=_readme(),
     long_description_content_type="text/markdown",
+    author="The xlj maintainers",
     license="Apache-2.0",
+    keywords="JAX, cross-lingual, multilingual, encoder, sentence embeddings, word alignment",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
+    project_urls={
+        "Source": _REPOSITORY,
+        "Documentation": _file_url("docs/index.md"),
+        "Changelog": _file_url("CHANGELOG.md"),
+        "Citation": _file_url("CITATION.cff"),
+    }
+    if _REPOSITORY
+    else {},
     python_requires=">=3.11,<3.15",
     packages=find_packages(include=["xlj*"]),
     # An editable install then adds a path. Python finds packages on paths before a folder without
@@ -88,6 +125,7 @@ setup(
             "mypy>=2.0,<3",
             "pot>=0.9.5,<1",
             _BEAM,
+            _BUILD,
             _FAISS,
             _HUB,
             *_ONNX,
@@ -113,6 +151,8 @@ setup(
         "mteb": ["mteb>=2.26,<3"],
         # Libraries that xlj.bench compares xlj with.
         "peers": [*_TORCH, "simalign>=0.4,<1", "sentence-transformers>=5,<7"],
+        # Building and uploading a release (CONTRIBUTING.md).
+        "release": [_BUILD, "twine>=6,<8"],
         # Plots of xlj.align and xlj.retrieve: error rates and accuracies by layer.
         "plots": [_PLOTS],
         "tpu": ["jax[tpu]>=0.10,<0.13"],

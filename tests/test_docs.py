@@ -139,6 +139,15 @@ def test_every_page_is_in_the_sites_navigation():
         ("extend vocabulary", "convert.md"),
         ("objective retrieval", "objectives.md"),
         ("pharaoh", "align.md"),
+        ("licence", "faq.md"),
+        ("license", "faq.md"),
+        ("licence", "index.md"),
+        ("citation", "index.md"),
+        ("onnx", "convert.md"),
+        ("onnx", "faq.md"),
+        ("serve", "serve.md"),
+        ("labse", "faq.md"),
+        ("faq", "faq.md"),
     ],
 )
 def test_the_sites_search_finds_a_page_by_its_headings(query, name):
@@ -175,6 +184,20 @@ def test_links_out_of_the_site_lead_to_the_repository(repository, caplog):
     assert not caplog.records
     hook.on_page_markdown("[x](../../configs/none.py) [y](../../../there)", page, config, None)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
+def test_the_site_keeps_short_code_on_one_line_and_folds_its_menu():
+    """A browser breaks a line after a hyphen. `navigation.sections` would open all groups."""
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs/site_hooks.py")
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    block, long = "<pre><code>a -b\n</code></pre>", f"<code>--{'x' * 30}</code>"
+    html = f"<p><code>--int8</code> <code>plain</code> {long}</p>{block}<td>a\\|b</td>"
+    marked = '<code class="short">--int8</code>'
+    expected = html.replace("<code>--int8</code>", marked).replace("\\|", "|")
+    assert hook.on_page_content(html, None, None, None) == expected
+    assert ".md-typeset code.short { white-space: nowrap; }" in (ROOT / "docs/site.css").read_text()
+    assert "navigation.sections" not in (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
 SHORT = r"(?:`|^ {4}(?:[^\n|]*\| )?)xlj "

@@ -1,4 +1,4 @@
-"""All commands and code in README.md and the tutorials run, in order, in one folder.
+"""All commands and code in README.md, the tutorials and a notebook run, in order, in one folder.
 
 The tests run the text of the pages, but train fewer steps. Code that loads an export with
 transformers runs only if transformers is installed (`.[parity]`).
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import notebooks
 import pytest
 from xla_flags import with_devices
 
@@ -124,6 +125,11 @@ def prepare_downloads(folder):
     for side, name in enumerate(("test.en", "test.yo")):
         lines = [pair.split("\t")[side] for pair in pairs[400:450]]
         (folder / name).write_text("\n".join(lines) + "\n", "utf-8")
+
+
+@pytest.mark.slow
+def test_the_notebook_of_an_adaptation_prints_what_its_comments_say(tmp_path):
+    notebooks.check("adapt.ipynb", tmp_path)
 
 
 @pytest.mark.slow

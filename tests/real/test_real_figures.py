@@ -6,6 +6,7 @@ import io
 import re
 from pathlib import Path
 
+import notebooks
 import numpy as np
 import pytest
 from plain_sentences import LINES
@@ -78,3 +79,8 @@ def test_the_first_example_prints_what_its_comments_say(e5, tmp_path, monkeypatc
         exec(code, {})
     expected = re.findall(r"^print\(.*\)  # ([^:\n]*)", code, re.MULTILINE)
     assert printed.getvalue().splitlines() == expected and len(expected) == 2
+
+
+def test_the_first_notebook_prints_what_its_comments_say(e5, tmp_path):
+    (tmp_path / "e5").symlink_to(e5)
+    notebooks.check("first_look.ipynb", tmp_path)
