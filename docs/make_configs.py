@@ -21,10 +21,10 @@ RECIPES = Path(__file__).parents[1] / "configs"
 HEAD = """\
 # Config keys
 
-Any key of a recipe can be set on the command line. `python -m xlj.train --help` lists the keys too.
+Any key of a recipe can be set on the command line. `xlj train --help` lists the keys too.
 Items of a list are separated by commas:
 
-    python -m xlj.train --config=configs/quickstart.py --config.optimizer.learning_rate=1e-3 \\
+    xlj train --config=configs/quickstart.py --config.optimizer.learning_rate=1e-3 \\
         --config.data.languages=en,de,sw
 
 A row is a sequence of token ids of a fixed length; a step trains on a batch of rows
@@ -62,8 +62,8 @@ applies several variants, in this order. Every pretraining recipe has two more v
   minutes on a laptop. It is applied last.
 - `modern` trains an encoder with the options of ModernBERT from scratch ([Models](models.md)).
 
-    python -m xlj.train --config=configs/xlm_r_base.py:tiny
-    python -m xlj.train --config=configs/ernie_m_ablations.py:exp3,tiny
+    xlj train --config=configs/xlm_r_base.py:tiny
+    xlj train --config=configs/ernie_m_ablations.py:exp3,tiny
 
 In the file of a recipe, `VARIANTS` maps the name of each variant to a function that changes the
 config:
@@ -103,7 +103,7 @@ TABLE = '<div class="keys" markdown>\n\n| key | default | values | meaning |\n|-
 FINETUNING = """
 ## Fine-tuning
 
-`python -m xlj.finetune` reads recipes of `configs/finetune/`, which start from
+`xlj finetune` reads recipes of `configs/finetune/`, which start from
 `xlj.config.finetuning.default()`. [Fine-tuning](finetune.md) is the guide.
 
 """

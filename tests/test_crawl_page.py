@@ -81,7 +81,7 @@ def read_pairs(folder, name):
 def prepared_lines(folder, monkeypatch, call):
     """Runs the command of the page that reads the filtered pairs; returns the lines it read."""
     command = re.search(
-        r"    opusfilter opusfilter.yaml\n    python -m xlj.prepare (.*?)\n\n", PAGE, re.DOTALL
+        r"    opusfilter opusfilter.yaml\n    xlj prepare (.*?)\n\n", PAGE, re.DOTALL
     )
     monkeypatch.chdir(folder)
     printed = call(prepare.main, *shlex.split(command[1].replace("\\\n", " ")))

@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def write_out_loops(text):
-    """Replaces each shell loop over one command by the commands, in code marks or indented."""
+    """Replaces each shell loop over one command by the commands, in code marks or indented, and
+    `xlj NAME` by `python -m xlj.NAME`."""
 
     def commands_of(match):
         mark, name, values, line = match.groups()
@@ -28,7 +29,8 @@ def write_out_loops(text):
         return " ".join(f"`{line}`" for line in lines) if mark else "    " + "\n    ".join(lines)
 
     loop = r"(?:(`)|^ {4})for (\w+) in ([^;]+);\s+do\s+([^;`]+?)(?:;|\n)\s*done`?"
-    return re.sub(loop, commands_of, text, flags=re.MULTILINE)
+    written_out = re.sub(loop, commands_of, text, flags=re.MULTILINE)
+    return re.sub(r"(?m)(`|^ {4})xlj (\w+)", r"\1python -m xlj.\2", written_out)
 
 
 PAGE = write_out_loops((ROOT / "docs/papers.md").read_text("utf-8"))
