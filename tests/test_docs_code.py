@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_device")
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {
-    "README.md": 2, "align.md": 3, "align_documents.md": 1, "api.md": 3, "attention.md": 2,
+    "README.md": 1, "align.md": 3, "align_documents.md": 1, "api.md": 3, "attention.md": 2,
     "configs.md": 2, "convert.md": 2, "crawl.md": 2, "data.md": 2, "embed.md": 1,
     "evaluate.md": 1, "finetune.md": 1, "index.md": 2, "models.md": 1,
     "own_objective.md": 2, "papers.md": 1, "phases.md": 1, "search.md": 1, "serve.md": 1,
