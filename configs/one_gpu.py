@@ -8,8 +8,8 @@ The recipe has ModernBERT's architecture, in 12 layers of 512, and a vocabulary 
 that is trained on your text. Small encoders with this architecture learn faster than with XLM-R's
 (docs/experiments/modern.md). The objectives are MMLM on text, and TLM and retrieval on sentence
 pairs: without retrieval, sentence vectors of translations are not similar
-(docs/experiments/what_aligns.md). All values are ours. The plan for GPUs of 24 and 80 GB is in
-docs/which_recipe.md. No GPU has run the recipe.
+(docs/experiments/what_aligns.md). All values are ours. No GPU has run the recipe yet;
+docs/experiments/one_gpu.md has the plan for GPUs of 24 and 80 GB.
 
 A step reads 256 rows of text with 512 tokens, which is 131,072 tokens. 50,000 steps are 20 passes
 over 330 million tokens of text. If you have less text, shorten the run: warm-up and decay are
@@ -59,7 +59,7 @@ def get_config(variant=""):
     config.objectives.masking.rate = 0.3
     config.objectives.mmlm.batch_size = 256
     config.objectives.tlm.batch_size = 64
-    config.objectives.retrieval.batch_size = 64
+    config.objectives.retrieval.batch_size = 128
     config.objectives.retrieval.loss = "softmax"
     config.objectives.retrieval.weight = 0.3
 

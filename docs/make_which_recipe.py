@@ -4,11 +4,10 @@ import math
 from pathlib import Path
 
 from xlj.tools.choosing.cases import CASES, Case
-from xlj.tools.choosing.request import count
 
 FILE = Path(__file__).with_name("which_recipe.md")
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
-_HEAD = ("recipe", "for", "languages; you have at least", "steps; time", "expect", "measured")
+_HEAD = ("recipe (aim)", "languages; you have at least", "steps; time", "expect", "measured")
 _STARTS = {"none": "", "english": "English model", "multilingual": "model"}
 
 
@@ -25,15 +24,18 @@ def _row(case: Case) -> str:
     has += [f"{_short(case.pairs)} pairs"] * bool(case.pairs)
     has += [{0: "CPU", math.inf: "pod"}.get(case.hardware, f"{case.hardware:g} GB")]
     cells = [
-        f"`{case.recipe}`",
-        ", ".join(case.aims),
-        f"{count(case)}; {', '.join(has)}",
+        f"`{case.recipe}` ({', '.join(case.aims)})",
+        f"{_range(*case.languages)}; {', '.join(has)}",
         f"{case.steps}; {case.time}",
         case.expect,
         f"[{'case' if case.is_measured else 'planned, not measured'}]"
         f"({case.page.removeprefix(FILE.name)})",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _range(low: int, high: float) -> str:
+    return f"{low}+" if high == math.inf else f"{low}-{high}"
 
 
 def _short(number: int) -> str:
