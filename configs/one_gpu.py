@@ -9,7 +9,7 @@ that is trained on your text. Small encoders with this architecture learn faster
 (docs/experiments/modern.md). The objectives are MMLM on text, and TLM and retrieval on sentence
 pairs: without retrieval, sentence vectors of translations are not similar
 (docs/experiments/what_aligns.md). All values are ours. No GPU has run the recipe yet;
-docs/experiments/one_gpu.md has the plan for GPUs of 24 and 80 GB.
+docs/experiments/one_gpu.md has compiled figures for 24 and 80 GB, and a small copy on real text.
 
 A step reads 256 rows of text with 512 tokens, which is 131,072 tokens. 50,000 steps are 20 passes
 over 330 million tokens of text. If you have less text, shorten the run: warm-up and decay are

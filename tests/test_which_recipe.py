@@ -31,7 +31,7 @@ def chosen(text):
         ("languages=3,words=50M,pairs=0,start=none,aim=encoder,hardware=80GB",
          ["one_gpu:text", "xlm_tiny:modern"]),
         ("languages=5 words=1B pairs=1M start=none aim=sentences hardware=80GB",
-         ["one_gpu:base", "one_gpu"]),
+         ["one_gpu:base", "one_gpu", "one_gpu"]),
         ("languages=100,words=2B,pairs=0,start=none,hardware=pod,aim=encoder",
          ["xlm_r_base", "mmbert_small"]),
         ("words=0,pairs=8k,start=none,aim=aligner", ["aligner"]),
