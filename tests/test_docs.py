@@ -66,7 +66,7 @@ def test_the_scaling_page_has_rows_for_every_recipe_of_a_paper(tmp_path):
     spec.loader.exec_module(maker)
     text = maker.PAGE.read_text("utf-8")
     assert maker.page(tmp_path) == text and "not made" not in text
-    others = {"quickstart", "xlm_tiny", "comparison", "ernie_m_ablations", "aligner"}
+    others = {"quickstart", "xlm_tiny", "one_gpu", "comparison", "ernie_m_ablations", "aligner"}
     others |= {"meta_pretraining"}  # XLM-R base with fewer ids
     others |= {
         "adapt",

@@ -8,10 +8,10 @@ computes the minimum time of a step, and estimates the actual time with rates me
 `--search` tries meshes, recomputation and microbatches for the same batch, and prints the best
 flags.
 
-`pip install -e '.[cuda]'` installs the compiler for a100, h100, h200 and b200; their topology is
-HOSTSxGPUS, where GPUS is the number of GPUs per host. `pip install -e '.[tpu]'` installs the
-compiler for v5e and v6e (two sides of a torus, such as v5e:4x4) and v5p (three sides). More:
-docs/scaling.md
+`pip install -e '.[cuda]'` installs the compiler for a100, h100, h200, b200 and rtx4090; their
+topology is HOSTSxGPUS, where GPUS is the number of GPUs per host. `pip install -e '.[tpu]'`
+installs the compiler for v5e and v6e (two sides of a torus, such as v5e:4x4) and v5p (three sides).
+More: docs/scaling.md
 """
 
 from argparse import Namespace

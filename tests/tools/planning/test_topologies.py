@@ -20,7 +20,7 @@ def test_a_name_gives_the_chip_and_the_number_of_devices(name, size):
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("v4:4x4", "expected a100, h100, h200, b200, v5e, v5p, v6e"),
+        ("v4:4x4", "expected a100, h100, h200, b200, rtx4090, v5e, v5p, v6e"),
         ("h100", "expected hosts x GPUs per host, e.g. h100:8x8"),
         ("h100:8", "expected hosts x GPUs per host"),
         ("h100:0x8", "expected hosts x GPUs per host"),

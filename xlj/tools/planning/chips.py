@@ -82,14 +82,19 @@ CHIPS = {
         *("gpu", 2250e12, 75e12, _GPU_MEMORY_SHARE * 178.4 * _GIB, 8e12, 900e9, 50e9),
         target=_gpu("NVIDIA B200", 10, 0, 148, 233_472),
     ),
+    "rtx4090": Chip(  # no NVLink: the links are PCIe
+        *("gpu", 165e12, 82.6e12, _GPU_MEMORY_SHARE * 23.5 * _GIB, 1.008e12, 32e9, 25e9),
+        target=_gpu("NVIDIA GeForce RTX 4090", 8, 9, 128, 102_400),
+    ),
     "v5e": _tpu(197e12, 15.75, 0.819e12, 50e9, 3.125e9, 16),
     "v5p": _tpu(459e12, 95.74, 2.765e12, 100e9, 6.25e9, 4),
     "v6e": _tpu(918e12, 31.25, 1.64e12, 100e9, 12.5e9, 16),
 }
 """Chips by name, with vendors' figures.
 
-Sources: NVIDIA's data sheets (HGX systems with a network card of 200 or 400 Gb/s for each GPU), and
-Google's documentation of each TPU (links within a slice, and the data centre network)."""
+Sources: NVIDIA's data sheets (HGX systems with a network card of 200 or 400 Gb/s for each GPU; for
+the RTX 4090, bfloat16 products that are summed in float32), and Google's documentation of each TPU
+(links within a slice, and the data centre network)."""
 
 SHARES = {"products": 0.74, "attention": 0.16, "memory": 0.89}
 """The share of a chip's peak rate that each kind of kernel reaches.

@@ -1,0 +1,1 @@
+"""Chooses a recipe for languages, text, sentence pairs and hardware (`xlj.recipes --for`)."""
