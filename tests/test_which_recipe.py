@@ -144,7 +144,9 @@ def test_the_page_has_the_table():
     assert table.count("\n| `") == len(CASES)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.is_measured], ids=str)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.is_measured], ids=lambda case: case.recipe
+)
 def test_numbers_of_a_measured_case_are_on_its_page(case):
     """The fewest words and pairs are rounded. Pages write numbers below ten as words too."""
     page = (DOCS / case.page.partition("#")[0]).read_text("utf-8")
