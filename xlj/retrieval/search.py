@@ -92,14 +92,18 @@ def _nearest(
     count: int,
     columns: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Computes `device_search.nearest_on_device` with NumPy."""
-    queries = unit(source, np)
+    """Computes `device_search.nearest_on_device` with NumPy.
+
+    Products are summed in float64: in float32, libraries such as OpenBLAS give equal vectors other
+    products at other places of a matrix (measured on Zen 5), so ties would not be ties.
+    """
+    queries = unit(source, np).astype(np.float64)
     scores = np.full((len(source), count), -np.inf, np.float32)
     indices = np.zeros((len(source), count), np.int64)
     rows = np.arange(len(source))[:, None]
     for start in range(0, len(target), columns):
         part = slice(start, start + columns)
-        of_block = queries @ unit(target[part], np).T
+        of_block = (queries @ unit(target[part], np).T.astype(np.float64)).astype(np.float32)
         if densities is not None:
             of_block = ratio_margin(of_block, densities[0][:, None], densities[1][part])
         places = np.broadcast_to(np.arange(start, start + of_block.shape[1]), of_block.shape)
