@@ -37,7 +37,7 @@ def chosen(text):
         ("words=0,pairs=8k,start=none,aim=aligner", ["aligner"]),
         ("words=0,pairs=0", ["quickstart"]),
         ("languages=yo,words=81k,pairs=6644,start=multilingual,aim=adapt",
-         ["adapt", "adapt", "adapt:sentences"]),
+         ["adapt", "adapt:sentences"]),
         ("languages=en,de,words=2M,start=english,pairs=0", ["meta_xlm_minilm"]),
         ("languages=2,words=0,pairs=0,start=english", []),
     ],
