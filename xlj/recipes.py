@@ -124,12 +124,12 @@ def _print_fitting(wishes: str) -> None:
 def command_line(case: "Case", names: Sequence[str]) -> str:
     """Returns the command of a case for languages, with a flag on each line."""
     first, *others = names or ("en", "de", "sw")
-    new = names or ("ha", "yo")
+    new = [name for name in names if name != "en"] or ("ha", "yo")  # en is replayed
     values: dict[str, Sequence[str]] = {
         "LANGUAGES": [first, *others],
         "PAIRS": [f"{first}-{name}" for name in others],
         "NEW": new,
-        "EACH": [f"en-{name}" for name in new if name != "en"],
+        "EACH": [f"en-{name}" for name in new],
     }
     words = []
     for word in case.command:

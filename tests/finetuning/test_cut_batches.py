@@ -12,6 +12,7 @@ from xlj.data.rows.batches import Batches
 from xlj.data.tokenizer.layout import PAD
 from xlj.finetuning import task_data, task_runs
 from xlj.objectives.supervised.options import supervised
+from xlj.tasks.tagging import Tagging
 from xlj.training import metrics
 
 LENGTH, ROWS, PER_STEP = 72, 60, 4
@@ -37,9 +38,13 @@ def test_a_batch_has_the_columns_of_its_longest_row(kind, vocabulary, tmp_path):
     features = {"en": Features(tokens, labels, {})}
     store = task_data.write_rows(tmp_path, kind, features, vocabulary)
     options = supervised(kind)(batch_size=PER_STEP, length=LENGTH, labels=("a", "b"))
-    config = dataclasses.replace(Config(), objectives=schema.Objectives(options={kind: options}))
+    config = dataclasses.replace(
+        Config(),
+        objectives=schema.Objectives(options={kind: options}),
+        train=dataclasses.replace(Config().train, steps=300),  # more than are measured together
+    )
     batches, widths = Batches(store, config), set()
-    for step in range(30):
+    for step in (*range(25), *range(250, 262), 299):
         drawn = [row for _, row in batches.draw(kind, step, np.arange(PER_STEP))]
         longest = sizes[drawn].max()
         width = min(LENGTH, 32 if longest <= 32 else 64 if longest <= 64 else 128)
@@ -62,6 +67,22 @@ def test_a_batch_has_the_columns_of_its_longest_row(kind, vocabulary, tmp_path):
             np.testing.assert_array_equal(half[name], values[2:])
         widths.add(width)
     assert widths == {32, 64, LENGTH}
+
+
+class OwnTagging(Tagging):
+    """Its rows may have further fields by token."""
+
+    name = "own_tagging"
+
+
+class OwnCut(Tagging):
+    name = "own_cut"
+    token_axes = Tagging.token_axes
+
+
+def test_own_kinds_keep_whole_rows_unless_they_name_their_axes():
+    axes = [supervised(f"{__name__}:{kind}")().token_axes for kind in ("OwnTagging", "OwnCut")]
+    assert axes == [{}, Tagging.token_axes]
 
 
 @pytest.mark.usefixtures("one_device")

@@ -85,9 +85,9 @@ class Checkpoint:
         encoded together."""
         return bool(self.meta.get(TRAINED_ON_PAIRS)) or trains_on_pairs(self.config())
 
-    def chooses_best(self) -> bool:
-        """Returns whether commands load the best checkpoint of the run, not the latest one."""
-        return bool(self.config().get("train", {}).get("best_metric"))
+    def best_metric(self) -> str:
+        """Returns the metric of the best checkpoint, which commands load; empty: the latest one."""
+        return str(self.config().get("train", {}).get("best_metric", ""))
 
     def digest(self) -> str:
         """Returns the SHA-256 of the description, which contains the digests of all tensors."""
@@ -186,13 +186,22 @@ def orbax_path(folder: AnyPath) -> epath.Path:
 def best(workdir: AnyPath) -> Checkpoint | None:
     """Returns the checkpoint of a workdir with the highest score; of equal scores, the latest one.
 
-    None if no checkpoint has a score.
+    Scores of another `train.best_metric` than that of the latest checkpoint do not count, and
+    damaged descriptions of earlier checkpoints are skipped with a message. None if no checkpoint
+    has a score.
 
     Raises:
-      CheckpointError: if a description is damaged.
+      CheckpointError: if the description of the latest checkpoint is damaged.
     """
-    folders = (workdir / "checkpoints" / str(step) for step in steps(workdir))
-    scored = [each for each in map(read_meta, folders) if SCORE in each.meta]
+    latest, *earlier = [workdir / "checkpoints" / str(step) for step in reversed(steps(workdir))]
+    scored = [read_meta(latest)]
+    metric = scored[0].best_metric()
+    for folder in earlier:
+        try:
+            scored.append(read_meta(folder))
+        except CheckpointError as error:
+            print(f"skipped: {error}", file=sys.stderr)
+    scored = [each for each in scored if SCORE in each.meta and each.best_metric() == metric]
     return max(scored, key=lambda each: (each.meta[SCORE], each.step), default=None)
 
 

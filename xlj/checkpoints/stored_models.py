@@ -123,7 +123,7 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
         if run := finished_run(path):
             path = path / "checkpoints" / str(run["step"])
         checkpoint = reading.find(path, key)
-        if checkpoint.folder != path and checkpoint.chooses_best():
+        if checkpoint.folder != path and checkpoint.best_metric():
             checkpoint = reading.best(path) or checkpoint
     except CheckpointError as error:
         raise CheckpointError(f"{error}{_hub_hint(path)}") from error.__cause__

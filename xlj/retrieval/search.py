@@ -14,7 +14,7 @@ from xlj.config.fields import check_choice
 if TYPE_CHECKING:  # types only: vectors of --backend=onnx are searched without JAX
     import jax
 
-_ROWS, _COLUMNS = 2048, 8192  # the size of a block of cosines: 64 MiB
+_ROWS, _COLUMNS = 2048, 8192  # the size of a block of cosines: 64 MiB, with NumPy 192
 
 NEIGHBOURS = 4
 """Margins use the mean cosine with this number of nearest neighbours."""

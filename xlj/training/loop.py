@@ -114,6 +114,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 _save(run, resources, best)
             if stops:
                 break
+            if metrics_due(config, run.done)[1]:
+                _check_metric(run.line, best)  # a resumed run may have another metric
         for step, skipped_in_a_row in run.in_flight:
             _check_finite(resources, step, skipped_in_a_row)
     finished = run.is_measured and run.done == total

@@ -110,8 +110,13 @@ def test_files_without_tags_are_read(write):
 
 def test_a_byte_order_mark_is_a_word_if_it_is_the_only_text_before_a_tag(write):
     """WikiAnn's Tamil has such words; a mark before another word is none."""
-    content = "\ufeffa\tX\n\ufeff\tO\n\ufeffb\tX\n"
-    assert plain(conll.read(write(content), "ta", ())) == [(("a", "\ufeff", "b"), ("X", "O", "X"))]
+    for divider, end in (("\t", ""), (" ", " \r")):
+        lines = [
+            f"{word}{divider}{tag}{end}\n"
+            for word, tag in zip(("\ufeffa", "\ufeff", "\ufeffb"), "XOX", strict=True)
+        ]
+        expected = [(("a", "\ufeff", "b"), ("X", "O", "X"))]
+        assert plain(conll.read(write("".join(lines)), "ta", ())) == expected
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,13 @@ class OwnTask(Supervised):
         """The kind of task, `module:function`."""
         return self.kind
 
+    @property
+    def token_axes(self) -> Mapping[str, tuple[int, ...]]:
+        """The axes that the class of the kind itself names: it may have fields that its base class
+        lacks."""
+        own: Mapping[str, tuple[int, ...]] = vars(type(task.load(self.kind))).get("token_axes", {})
+        return own
+
 
 @functools.cache
 def supervised(kind: str) -> type[Supervised]:

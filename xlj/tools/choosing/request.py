@@ -97,14 +97,14 @@ def _names(names: list[str]) -> tuple[str, ...]:
 def _number(key: str, text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmb]?)", text.replace("_", "").lower())
     number = float(match[1]) * _UNITS[match[2]] if match else 0.5
-    if number != int(number) or (key == "languages" and not number):
+    if not number.is_integer() or (key == "languages" and not number):
         raise ConfigError(f"--for: {key}={text}: expected a number, such as 3, 20k, 5M or 1.5B")
     return int(number)
 
 
 def _hardware(text: str) -> float:
-    if text in ("cpu", "pod"):
-        return 0 if text == "cpu" else POD
+    if text.lower() in ("cpu", "pod"):
+        return 0 if text.lower() == "cpu" else POD
     match = re.fullmatch(r"(\d+(?:\.\d+)?)gb", text.lower())
     if not match:
         raise ConfigError(
