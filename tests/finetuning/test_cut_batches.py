@@ -81,7 +81,8 @@ class OwnCut(Tagging):
 
 
 def test_own_kinds_keep_whole_rows_unless_they_name_their_axes():
-    axes = [supervised(f"{__name__}:{kind}")().token_axes for kind in ("OwnTagging", "OwnCut")]
+    kinds = [f"{__name__}:{name}" for name in ("OwnTagging", "OwnCut")]
+    axes = [supervised(kind)(kind=kind).token_axes for kind in kinds]
     assert axes == [{}, Tagging.token_axes]
 
 
