@@ -93,7 +93,7 @@ def test_the_metadata_name_the_pythons_and_the_repository(distribution):
     description = facts.get_payload()
     targets = re.findall(r"(!?)\[[^][]*\]\(([^)\s]+)\)", description)
     assert ("!", f"{URL}/raw/v{xlj.__version__}/docs/pictures/alignment.svg") in targets
-    assert ("", f"{tag}/docs/papers.md#operation-counts-flops") in targets
+    assert ("", f"{tag}/docs/experiments/multilingual_e5.md#ntrex") in targets
     assert all(target.startswith(("https://", "#")) for _, target in targets)
 
 
