@@ -1,7 +1,7 @@
 """Lists the recipes, or the recipes that fit your languages, text, pairs and hardware.
 
     python -m xlj.recipes
-    python -m xlj.recipes --for=languages=3,words=5M,pairs=20k,hardware=24GB
+    python -m xlj.recipes --for=languages=3,words=20M,pairs=20k,hardware=24GB
 
 The list is sorted by what you start with. It has what each recipe trains, what it needs, and how
 long it takes. `--for` prints the recipes that fit, with their steps, their time, what to expect,

@@ -1,6 +1,7 @@
 """Batches of labelled rows lose the padding that all their rows share, and nothing else."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -108,6 +109,8 @@ def test_a_run_has_the_losses_of_whole_rows_with_fewer_operations(
 
     def run(name):
         (outcome,) = task_runs.run(finetuning.parse(config), tmp_path / name).runs
+        schedule = json.loads((outcome.folder / metrics.SCHEDULE).read_text())
+        assert {line[f"length/{kind}"] for line in schedule["lines"]} == {64}
         return [line for line in metrics.read(outcome.folder) if line["step"]]
 
     cut = run("cut")

@@ -415,6 +415,11 @@ def _print_plan(
             f"sentence vectors: the modules of --from ({source.sentence.report()}); ranking trains "
             f"the mean of layer {config.objectives.retrieval.layer}"
         )
+    elif source.sentence and not request.keeps_vectors:
+        print(
+            "warning: text alone destroys the sentence vectors of --from; name --pairs, or keep "
+            "the vectors with --sentences"
+        )
     if not request.replay:
         print(
             "warning: without --replay the model forgets its old languages; name old languages "

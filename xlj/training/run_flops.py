@@ -67,9 +67,10 @@ class RunFlops:
 
     def _of_full_step(self, phase: Phase, step: int) -> Counts:
         """Returns the operations of a step of a phase, all of whose microbatches have rows."""
-        shapes = self._batches.shapes(step)
-        key = phase.start, *shapes.items()
+        cut = self._batches.shapes(step) if self._batches.cuts else {}
+        key = phase.start, *cut.items()
         if key not in self._counts:
+            shapes = cut or self._batches.shapes(step)
             fields = {name: self._batches.fields(name, step) for name in shapes}
             self._counts[key] = of_step(phase.config, self._batches.corpus, shapes, fields)
         return self._counts[key]

@@ -310,9 +310,12 @@ def make_lines(schedule: Schedule, store: RowStore) -> list[Line]:
         line: Line = {"step": step, "tokens": round(planned.tokens)}
         line["learning_rate"] = float(schedule.learning_rate(step))
         line["weight_decay"] = phase.config.optimizer.weight_decay
-        for name, (rows, length) in batches.shapes(step).items():
-            line |= {f"rows/{name}": round(rows * share), f"length/{name}": length}
-            if (rate := getattr(phase.active()[name], "mask_rate", None)) is not None:
+        for name, options in phase.active().items():
+            line |= {
+                f"rows/{name}": round(options.batch_size * share),
+                f"length/{name}": batches.row_length(name, step),
+            }
+            if (rate := getattr(options, "mask_rate", None)) is not None:
                 line[f"mask_rate/{name}"] = rate
         if step in edges:
             shares = of_phases[phases.index(phase)]
@@ -331,14 +334,17 @@ def make_table(schedule: Schedule, store: RowStore) -> list[list[str]]:
         steps = np.unique(np.linspace(phase.start, last, _POINTS, dtype=np.int64))
         rates_by_step = schedule.learning_rate(steps)
         rates = rates_by_step[[0, int(rates_by_step.argmax()), -1]]
-        shapes = batches.shapes(last).items()
+        shapes = [
+            f"{name} {options.batch_size} x {batches.row_length(name, last)}"
+            for name, options in phase.active().items()
+        ]
         masks = [getattr(options, "mask_rate", None) for options in phase.active().values()]
         rows.append(
             [
                 phase.name or "first",
                 f"{phase.start:,} to {last:,}",
                 f"{schedule.tokens(phase.start, phase.end):,.0f}",
-                ", ".join(f"{name} {count} x {length}" for name, (count, length) in shapes),
+                ", ".join(shapes),
                 " to ".join(f"{rate:.3g}" for rate in dict.fromkeys(rates.tolist())),
                 ", ".join(f"{rate:g}" for rate in masks if rate is not None),
                 ", ".join(f"{task} {share:.1%}" for task, share in shares[:3]),

@@ -152,9 +152,8 @@ def _read_groups(lines: Iterable[str], place: str) -> list[_Group]:
             group = []
             continue
         if number > 1 and isinstance(text, Marked) and text[0] in _SPACES:
-            line = MARK + text.removesuffix("\r").rstrip(
-                " "
-            )  # words of WikiAnn's Tamil are only this mark
+            # Words of WikiAnn's Tamil are only this mark.
+            line = MARK + text.removesuffix("\r").rstrip(" ")
         if line.startswith(_DOCUMENT) and group:
             groups.append(_Group(group, False))
             group = []

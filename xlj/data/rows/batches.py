@@ -96,9 +96,14 @@ class Batches:
             for name, options in phase.config.objectives.active().items()
         }
 
+    def row_length(self, objective: str, step: int) -> int:
+        """Returns the number of tokens of an objective's stored rows, from which batches are
+        cut."""
+        return self._lengths[objective, self._config.phase_at(step).start]
+
     def _width(self, objective: str, step: int) -> int:
         """Returns the number of tokens of the rows of a batch, the same in all processes."""
-        length = self._lengths[objective, self._config.phase_at(step).start]
+        length = self.row_length(objective, step)
         if not self._axes[objective]:
             return length
         longest = self._longest_rows(objective, step // _STEPS)[step % _STEPS]

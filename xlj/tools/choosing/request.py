@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xlj.config.fields import ConfigError, suggestion
 from xlj.io.quoting import quoted
@@ -17,7 +17,7 @@ _MEANINGS = {
 }
 _KEYS = ("languages", "words", "pairs", "hardware", *_CHOICES)
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
-_EXAMPLE = "languages=3,words=5M,pairs=20k,hardware=24GB"
+_EXAMPLE = "languages=3,words=20M,pairs=20k,hardware=24GB"
 
 
 class Request(NamedTuple):
@@ -67,7 +67,7 @@ def parse(text: str) -> Request:
                 f"--for: cannot read {quoted(item)}; write KEY=VALUE, for example {_EXAMPLE}"
             )
         values[key].append(value if equals else item)
-    read: dict[str, object] = {}
+    read: dict[str, Any] = {}
     for key, (value, *more) in values.items():
         if key == "languages" and (more or not value[:1].isdigit()):
             read["names"] = names = _names([value, *more])
@@ -81,7 +81,7 @@ def parse(text: str) -> Request:
             read[key] = value
         else:
             read[key] = _hardware(value) if key == "hardware" else _number(key, value)
-    return Request(**read)  # type: ignore[arg-type]
+    return Request(**read)
 
 
 def _names(names: list[str]) -> tuple[str, ...]:
