@@ -13,6 +13,7 @@ import pytest
 
 import xlj
 from xlj.config import finetuning
+from xlj.retrieval import beir
 
 ROOT = Path(__file__).parents[1]
 
@@ -315,3 +316,51 @@ def test_means_of_fine_tuned_models_leave_out_english(script):
     assert "| mean of 33 without en | 51.0 | 1.4 |" in text
     assert "entities-0 1.0 minutes, 2.0 GiB; entities-2" in text
     assert script.tuned("tags", runs) == ""
+
+
+def write_questions(file, *asked):
+    """Writes (question, paragraph) in SQuAD's form."""
+    articles = [
+        {"paragraphs": [{"context": paragraph, "qas": [{"question": question}]}]}
+        for question, paragraph in asked
+    ]
+    write_gzip(file, json.dumps({"data": articles}))
+
+
+def test_a_model_of_the_product_chain_is_measured_on_search_sets(script, tmp_path, monkeypatch):
+    """No model is made. The search sets are read with xlj's reader."""
+    products = importlib.import_module("product_rows")
+    questions = [("w nani?", "Juma"), ("w wapi?", "Juma"), ("w lini?", "leo")]
+    write_questions(tmp_path / products.JUDGED["sw"], *questions)
+    write_questions(tmp_path / products.OTHERS["sw"], ("w?", "leo"), ("w!", "kesho"))
+    write_questions(tmp_path / products.JUDGED["de"], ("Wer?", "Anna"))
+    write_questions(tmp_path / products.OTHERS["de"], ("Wo?", "hier"))
+    asked, file = [], tmp_path / "graphs/model.onnx"
+    encoder = SimpleNamespace(model=SimpleNamespace(file=file), encode=asked.append)
+
+    def load(folder, backend):
+        (tmp_path / "graphs").mkdir(exist_ok=True)
+        file.write_bytes(bytes(1_500_000))
+        file.with_name("model.onnx.data").write_bytes(bytes(1_000_000))
+        assert (folder.name, backend) == ("e5", "onnx")
+        return encoder
+
+    def search(folder, split, given, prompts):
+        judged = beir.read(folder, split)
+        assert given is encoder and (prompts.query, prompts.document) == ("query: ", "passage: ")
+        best = [list(grades) for grades in judged.judgements.values()]
+        assert best == ([["d0"], ["d0"], ["d1"]] if folder.name == "sw" else [["d0"]])
+        return {"ndcg@10": 50.0, "documents": len(judged.documents)}
+
+    commands = []
+    monkeypatch.setattr(products, "run", lambda *command: commands.append(command))
+    monkeypatch.setattr(products, "measure_search", search)
+    monkeypatch.setattr(xlj, "load", load)
+    scores = script.ROWS["product-as released"](tmp_path / "real/e5", tmp_path)
+    assert scores.pop("ms")[0] >= 0 and asked == [["query: Wer?"]]
+    assert scores == {"mb": 2.5, "sw": 50, "sw, documents": 3, "de": 50, "de, documents": 2}
+    ((_, *flags),) = commands
+    assert f"--checkpoint={tmp_path}/real/e5" in flags and "--int8" in flags
+    record = scores | {"ms": [3.0, 4.0], "minutes": 2.0}
+    line = "| as released | 2.5 | 3.0 (4.0) | 50.0 | 50.0 | 2.0 |"
+    assert line in script.products({"product-as released": record})
