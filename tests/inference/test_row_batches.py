@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xlj.inference.row_batches import buckets, in_flight
+from xlj.inference.row_batches import buckets, in_flight, spread
 from xlj.sharding import devices
 
 
@@ -17,6 +17,21 @@ def test_buckets_hold_every_row_once(count):
         seen += members.tolist()
         shapes.add((rows, width))
     assert sorted(seen) == list(range(5000)) and len(shapes) <= 2 * 9
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_each_device_gets_a_batch_of_one_device(count):
+    sizes = np.random.default_rng(0).integers(0, 101, 5000)
+    alone = [(*batch[1:], batch[0].tolist()) for batch in buckets(sizes, 100, 1)]
+    on_devices, steps = [], 0
+    for members, width, rows in spread(buckets(sizes, 100, 1), count):
+        assert rows % count == 0
+        of_device = rows // count
+        parts = [members[i : i + of_device].tolist() for i in range(0, len(members), of_device)]
+        assert len(parts) <= count
+        on_devices += [(width, of_device, part) for part in parts]
+        steps += 1
+    assert on_devices == alone and steps <= len(alone) / count + 2 * 9
 
 
 @pytest.mark.parametrize("count", [1, 60, 5000])

@@ -18,6 +18,7 @@ from xlj.sharding.devices import AXES, REPLICATED, ROWS, on_mesh
 
 PAIRS = ((0, 1), (1, 2))
 """German, 1, is the language of the teacher: it is the second side or the first."""
+ACTIVATIONS = {"Identity": lambda x: x, "Tanh": np.tanh}
 GERMAN = {"languages": ("de",), "weight": 3.0}
 CASES = {
     "both": (SentenceDistillation(**GERMAN, width=32, layer=1), ("first", "second")),
@@ -29,6 +30,10 @@ CASES = {
     ),
     "same": (SentenceDistillation(**GERMAN, width=32, sides="same", pooling="text"), ("same",)),
     "text": (TextDistillation(width=32, layer=0, pooling="text"), ("tokens",)),
+    "dense": (
+        TextDistillation(width=24, dense=24, bias=True, activation="Tanh", layer=0),
+        ("tokens",),
+    ),
 }
 
 
@@ -57,7 +62,10 @@ def expected_of(options, sides, params, model, rows):
     def vector(hidden, ids):
         real = reference.is_word(ids) if options.pooling == "text" else ids != PAD
         pooled = hidden[0] if options.pooling == "first" else hidden[real].mean(0)
-        return pooled @ params["sentence"]["0"]["kernel"] if options.dense else pooled
+        if not options.dense:
+            return pooled
+        weights = params["sentence"]["0"]
+        return ACTIVATIONS[options.activation](pooled @ weights["kernel"] + weights.get("bias", 0))
 
     layer = options.layer if options.layer != -2 else model.layers
     slots, total, count = rows["vectors"].shape[1], 0, 0

@@ -1,8 +1,10 @@
 """A sentence's vector depends only on the sentence, the layer and the pooling."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding
 
 from xlj import phrasebook
 from xlj.config import ConfigError
@@ -13,6 +15,7 @@ from xlj.models import encoder
 from xlj.retrieval import embedder as embedders
 from xlj.retrieval import sentence_embedder
 from xlj.retrieval.embedder import Embedder
+from xlj.sharding.devices import AXES, REPLICATED
 
 SENTENCES = ["The cat sleeps.", "", "Maria is reading a book in the garden.", "Good morning!"]
 
@@ -120,3 +123,21 @@ def test_a_model_without_modules_is_embedded_by_the_mean_of_its_last_layer(rando
     found = embedders.by_modules(random_encoder)
     assert found.layers == (layers,)
     np.testing.assert_array_equal(found.embed(SENTENCES), expected)
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_vectors_do_not_depend_on_the_number_of_devices(count, random_encoder, monkeypatch):
+    """Bit for bit, if each device computes whole batches."""
+    monkeypatch.setattr(row_batches, "_batch_tokens", lambda: 256)
+    lines = [phrasebook.pair(phrasebook.draw(3, k), "en", "de").source.text for k in range(150)]
+    lines += [" ".join(lines[k : k + 3]) for k in range(0, 150, 3)]
+    mesh = Mesh(np.array(jax.devices()[:count]).reshape(count, 1), AXES)
+    copies = jax.device_put(random_encoder.params, NamedSharding(mesh, REPLICATED))
+    alone, spread = (
+        Embedder(encoder, (3,), "mean", whole_batches=True)
+        for encoder in (random_encoder, random_encoder._replace(params=copies))
+    )
+    np.testing.assert_array_equal(spread.embed(lines), alone.embed(lines))
+    np.testing.assert_array_equal(
+        alone.embed(lines), Embedder(random_encoder, (3,), "mean").embed(lines)
+    )

@@ -22,7 +22,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
 from xlj.interop import from_hugging_face, model_card, sentence_modules, tokenizer_files
 from xlj.interop.folder import TRAINED_ON_PAIRS
-from xlj.interop.sentence_modules import SentenceModules
+from xlj.interop.sentence_modules import Dense, SentenceModules
 from xlj.interop.task_heads import TASKS
 from xlj.io import hub, json_file
 from xlj.io.storage import AnyPath, Url
@@ -224,11 +224,15 @@ def _read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
         role: options.get(key) or options.get("prompt", "")
         for role, key in (("query", "query_prompt"), ("document", "passage_prompt"))
     }
+    dense = None
+    if outputs := options["dense"]:
+        activation, bias = options.get("activation", "Identity"), options.get("bias", False)
+        dense = Dense(model.hidden, outputs, activation, bias)
     sizes = [int(entry.partition("=")[0]) for entry in options.get("dimensions", ())]
     return sentence_modules.trained(
         sentence_modules.pooling_only(model.positions - FIRST_POSITION, options["pooling"]),
         model.hidden,
-        options["dense"],
+        dense,
         prompts if any(prompts.values()) else {},
         sizes,
     )

@@ -54,6 +54,9 @@ class AlignmentOptions:
     )
 
 
+ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
+"""Activations of a linear layer after the pooling, by their class names in PyTorch."""
+
 POOLINGS = ("mean", "text", "first")
 """Sentence vectors. `mean`: the mean over all tokens, with `<s>` and `</s>` (XTREME's script,
 sentence-transformers). `text`: the mean over the text's tokens only (the vectors that

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from jax.sharding import Mesh
+
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Model
@@ -48,16 +50,16 @@ def load(path: str | Path, device: str | None = None) -> Pretrained:
     Raises:
       ConfigError: if the model or the device does not exist, or the model is damaged.
     """
-    return of(stored_models.find(path), device)
+    return of(stored_models.find(path), meshes.one_device(device))
 
 
-def of(source: StoredModel, device: str | None = None) -> Pretrained:
-    """Loads the encoder of a stored model onto one device.
+def of(source: StoredModel, mesh: Mesh | None = None) -> Pretrained:
+    """Loads the encoder of a stored model onto a mesh; None for a mesh of JAX's first device.
 
     Raises:
       ConfigError: if the model is damaged.
     """
-    params = source.params(meshes.one_device(device))
+    params = source.params(mesh or meshes.one_device())
     return Pretrained(
         params,
         source.model,

@@ -57,6 +57,23 @@ def buckets(
             yield batch, width, min(rows, fewer + -fewer % devices)
 
 
+def spread(
+    batches: Iterator[tuple[np.ndarray, int, int]], devices: int
+) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Joins up to one consecutive batch of the same shape for each device.
+
+    Each device then computes a batch as one device alone would, so results do not depend on the
+    number of devices.
+
+    Args:
+      batches: of `buckets` for one device.
+    """
+    for (width, rows), group in itertools.groupby(batches, lambda batch: batch[1:]):
+        of_shape = [members for members, *_ in group]
+        for start in range(0, len(of_shape), devices):
+            yield np.concatenate(of_shape[start : start + devices]), width, rows * devices
+
+
 def round_up(size: int, least: int) -> int:
     """Rounds a size up to `least` times 1, 1.5, 2, 3, 4, 6, 8, ..., to get few different sizes."""
     power = least

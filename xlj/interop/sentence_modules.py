@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from xlj.config import ConfigError
+from xlj.config.choices import ACTIVATIONS
 from xlj.interop.folder import CONFIG, MODULES, WEIGHTS, Folder, inside, refuse_pickles
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
@@ -40,15 +41,6 @@ _OLD_POOLINGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-ACTIVATIONS = {
-    "Identity": "torch.nn.modules.linear.Identity",
-    **{
-        name: f"torch.nn.modules.activation.{name}"
-        for name in ("Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
-    },
-}
-"""The supported activations of a Dense module, with their class names in exported folders."""
-
 MIN_NORM = 1e-12
 """The smallest divisor of a Normalize module, as in PyTorch."""
 
@@ -63,7 +55,7 @@ class Dense:
 
     inputs: int
     outputs: int
-    activation: str  # one of `ACTIVATIONS`
+    activation: str  # one of `choices.ACTIVATIONS`
     bias: bool = True
     residual: bool = False
 
@@ -278,7 +270,7 @@ def write(folder: Path, modules: SentenceModules, weights: Mapping[str, Any], hi
             "in_features": step.inputs,
             "out_features": step.outputs,
             "bias": step.bias,
-            "activation_function": ACTIVATIONS[step.activation],
+            "activation_function": _class_of(step.activation),
             **({"use_residual": True} if step.residual else {}),
         }
         _write(folder / path / CONFIG, dense)
@@ -296,6 +288,12 @@ def write(folder: Path, modules: SentenceModules, weights: Mapping[str, Any], hi
         atomic.write(folder / path / WEIGHTS, save(tensors, {"format": "pt"}))
 
 
+def _class_of(activation: str) -> str:
+    """Returns the class of an activation, as sentence-transformers writes it."""
+    module = "linear" if activation == "Identity" else "activation"
+    return f"torch.nn.modules.{module}.{activation}"
+
+
 def pooling_only(length: int, pooling: str) -> SentenceModules:
     """Returns modules with pooling only.
 
@@ -311,27 +309,25 @@ def pooling_only(length: int, pooling: str) -> SentenceModules:
 def trained(
     pooling: SentenceModules,
     width: int,
-    dense: int,
+    dense: Dense | None,
     prompts: Mapping[str, str],
     sizes: Sequence[int],
 ) -> SentenceModules:
-    """Returns the modules of vectors that `objectives.contrast` has trained.
+    """Returns the modules of vectors that an objective has trained.
 
     Args:
       pooling: the pooling.
       width: of the encoder.
-      dense: outputs of the linear layer after the pooling; 0 for no such layer.
+      dense: the linear layer after the pooling; None for no such layer.
       prompts: the prompts `query` and `document`; empty for none.
       sizes: the numbers of first dimensions that were trained too (Matryoshka).
     """
-    steps: tuple[Dense | None, ...] = (None,)
-    if dense:
-        steps = (Dense(width, dense, "Identity", bias=False), None)
+    steps = (dense, None) if dense else (None,)
     settings: Record = {"similarity_fn_name": "cosine"}
     if prompts:
         settings |= {"prompts": dict(prompts), "default_prompt_name": None}
     if sizes:
-        settings["matryoshka_dimensions"] = sorted([*sizes, dense or width])
+        settings["matryoshka_dimensions"] = sorted([*sizes, dense.outputs if dense else width])
     return dataclasses.replace(pooling, steps=steps, settings=settings)
 
 
@@ -475,7 +471,7 @@ def _read_dense(path: Path, width: int) -> tuple[Dense, dict[str, np.ndarray]]:
     where = path / CONFIG
     config = json_file.read_object(inside(path, CONFIG))
     _check_names(config, where)
-    activation = config.get("activation_function", ACTIVATIONS["Tanh"])
+    activation = config.get("activation_function", _class_of("Tanh"))
     name = str(activation).rpartition(".")[2]
     if not str(activation).startswith("torch.nn.") or name not in ACTIVATIONS:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """Computes sentence vectors: pools the hidden vectors of a layer, or applies sentence-transformers'
 modules."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import jax
@@ -12,25 +12,16 @@ from jax.sharding import Mesh
 from xlj.config import Model
 from xlj.data.tokenizer.layout import PAD, Ragged
 from xlj.inference.pretrained import Pretrained
-from xlj.inference.row_batches import buckets, in_flight
+from xlj.inference.row_batches import buckets, in_flight, spread
 from xlj.interop.sentence_modules import MIN_NORM, Dense
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.objectives.contrast import head
 from xlj.retrieval.pooling import pool
 from xlj.retrieval.sentence_embedder import Encoding, SentenceEmbedder, fill_rows
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
-
-_ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
-    "Identity": lambda x: x,
-    "Tanh": jnp.tanh,
-    "ReLU": jax.nn.relu,
-    "GELU": partial(jax.nn.gelu, approximate=False),
-    "SiLU": jax.nn.silu,
-    "Sigmoid": jax.nn.sigmoid,
-}
-"""The functions for the activations in `sentence_modules.ACTIVATIONS`."""
 
 
 class Embedder(SentenceEmbedder):
@@ -40,6 +31,8 @@ class Embedder(SentenceEmbedder):
       pretrained: the encoder, on any mesh. All processes must embed the same sentences.
       batch_size: the maximum number of sentences in a batch; None for a number that suits the
         device.
+      whole_batches: whether each device computes batches of its own. Vectors then do not depend on
+        the number of devices, but few sentences do not use all devices.
       layers, pooling, prompt, prompt_text, truncate_dim: the arguments of `SentenceEmbedder`.
     """
 
@@ -52,6 +45,7 @@ class Embedder(SentenceEmbedder):
         prompt: str | None = None,
         prompt_text: str | None = None,
         truncate_dim: int | None = None,
+        whole_batches: bool = False,
     ):
         model = pretrained.model
         encoding = Encoding(
@@ -67,6 +61,7 @@ class Embedder(SentenceEmbedder):
         static = {"mesh": self._mesh, "model": model, "layers": self.layers}
         static |= {"modes": self.modes, "steps": self.steps, "not_pooled": self.not_pooled}
         self._embed_batch, self._batch_size = partial(_embed_batch, **static), batch_size
+        self._whole_batches = whole_batches
 
     def batches(
         self, encoded: Ragged, lengths: np.ndarray
@@ -78,16 +73,19 @@ class Embedder(SentenceEmbedder):
     def _start_batches(
         self, encoded: Ragged, lengths: np.ndarray
     ) -> Iterator[tuple[np.ndarray, jax.Array]]:
-        batches = buckets(lengths + 2, self.limit, self._mesh.size, self._batch_size)
-        for members, width, rows in batches:
+        count, whole = self._mesh.size, self._whole_batches
+        batches = buckets(lengths + 2, self.limit, 1 if whole else count, self._batch_size)
+        for members, width, rows in spread(batches, count) if whole else batches:
             tokens = fill_rows(encoded, lengths, members, (rows, width))
             yield members, self._embed_batch(self._pretrained.params, shard(tokens, self._mesh))
 
 
-def by_modules(pretrained: Pretrained, prompt_text: str | None = None) -> Embedder:
+def by_modules(
+    pretrained: Pretrained, prompt_text: str | None = None, whole_batches: bool = False
+) -> Embedder:
     """Returns an embedder by the model's sentence modules, else by the mean of the last layer."""
     layers = () if pretrained.sentence else (pretrained.model.layers,)
-    return Embedder(pretrained, layers, prompt_text=prompt_text)
+    return Embedder(pretrained, layers, prompt_text=prompt_text, whole_batches=whole_batches)
 
 
 @partial(
@@ -147,7 +145,9 @@ def _apply_modules(
         weights = params["sentence"][str(number)]
         product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
         output = product(vectors, weights["kernel"])
-        output = _ACTIVATIONS[step.activation](output + weights["bias"] if step.bias else output)
+        output = head.ACTIVATIONS[step.activation](
+            output + weights["bias"] if step.bias else output
+        )
         if step.residual:
             output += product(vectors, weights["residual"]) if "residual" in weights else vectors
         vectors = output

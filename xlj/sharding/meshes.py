@@ -122,6 +122,11 @@ def one_device(name: str | None = None) -> Mesh:
         ) from None
 
 
+def local_devices() -> Mesh:
+    """Returns a mesh of all devices of this process, each with a copy of the parameters."""
+    return _mesh(1, jax.local_devices())
+
+
 def _mesh(fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
     return Mesh(_arrange(fsdp, devices), AXES, axis_types=(AxisType.Auto,) * 2)
 

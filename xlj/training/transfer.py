@@ -101,7 +101,7 @@ def transfer_parameters(
             tqdm.write(f"init_from: {what}: {', '.join(names)}")
     leaves, structure = jax.tree.flatten(fresh)
     chosen = [
-        old[name] if name in fits - excluded else leaf
+        jax.device_put(old[name], leaf.sharding) if name in fits - excluded else leaf
         for name, leaf in zip(new, leaves, strict=True)
     ]
     return jax.tree.unflatten(structure, chosen)

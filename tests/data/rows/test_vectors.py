@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 
 import numpy as np
 import pytest
@@ -35,7 +36,8 @@ class Teacher:
         self.kinds.append(kind)
         return self.embed
 
-    def embed(self, sentences):
+    def embed(self, sentences, progress):
+        progress(len(sentences))
         if not self.calls:
             raise KeyboardInterrupt
         self.calls -= 1
@@ -109,12 +111,19 @@ def test_each_sentence_has_its_vector_in_all_rows(own):
     assert "empty" not in store.task("taught_text.yy").text.dropped  # blank lines end documents
 
 
-def test_an_interrupted_computation_resumes_with_equal_vectors(own):
-    first = Teacher(calls=2)
+def test_an_interrupted_computation_resumes_with_equal_vectors(own, capsys):
+    first = Teacher(calls=1)
     with pytest.raises(KeyboardInterrupt):
         built(own(), first)
+    capsys.readouterr()
     second = Teacher()
     store = built(own(), second)
+    # The progress counts all sentences, those of the first call too.
+    bar = r"embedding (\S+) with [^\r]* (\d+)/(\d+) [^\r]* sentences/s"
+    shown = re.findall(bar, capsys.readouterr().err)
+    begin, *_, end = [line for line in shown if line[0] == shown[0][0]]
+    assert 0 < int(begin[1]) < int(begin[2]) == int(end[1])
+    assert {name for name, *_ in shown} == {"yy", "xx-yy"}
     again, alone = Teacher(), Teacher()
     assert built(own(), again).path == store.path and not again.kinds
     other = built(own(cache=f"{store.path.parent}2"), alone)
@@ -177,7 +186,7 @@ def test_wrong_teachers_are_refused(own):
     request = request_of(own())
 
     def wrong(kind):
-        return lambda sentences: np.full((len(sentences), WIDTH), np.nan, np.float32)
+        return lambda sentences, _: np.full((len(sentences), WIDTH), np.nan, np.float32)
 
     with pytest.raises(ConfigError, match="expected 3 finite numbers"):
         embed_text(request, wrong)

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
 from xlj.config import ConfigError
 from xlj.data.rows import lengths, prepasses, workers
@@ -24,13 +25,13 @@ from xlj.data.rows.request import RowsRequest
 from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import MANIFEST, VOCABULARY, Manifest, TaskRows
 from xlj.data.rows.units import BuildUnit, Plan
-from xlj.data.rows.vectors import Embed
+from xlj.data.rows.vectors import Embed, TextVectors
 from xlj.data.rows.workers import RunJobs
 from xlj.data.text import held_out
 from xlj.data.text.cleaning import BLANK
 from xlj.data.text.held_out import Rule
 from xlj.data.text.sources import FileSource
-from xlj.data.text.text_units import UnitReader
+from xlj.data.text.text_units import Chunk, UnitReader
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic, hashing, storage
 from xlj.io.hashing import name_hash
@@ -95,6 +96,7 @@ def sample(text: Text, rules: Mapping[str, Rule], characters: int, max_held_out:
 _TASK = "task.json"
 _MAX_PRINTED_FILES = 10
 _MIN_RECORDS = 10_000  # fewer records are not checked against data.malformed_share
+_SECONDS_IN_FILES = 10  # between two lines of the progress of a teacher, if no terminal shows it
 _BYTES_PER_SECOND = 3e6
 """Speed at which one process reads and packs a compressed file; 3 MB contain about 10 MB of text.
 Line-aligned plain files are faster, so estimates for them are upper bounds."""
@@ -149,13 +151,37 @@ def embed_text(request: RowsRequest, teach: Callable[[str], Embed]) -> None:
         loaded = functools.cache(teach)
         for task, kind, vectors in missing:
             vectors.folder.mkdir(parents=True, exist_ok=True)
-            text, sentences = texts[task.name], 0
-            embed, name = loaded(kind), task.name.partition(".")[2]
-            print(f"embedding the text of {name} with the teacher", file=sys.stderr, flush=True)
-            for index, unit in enumerate(text.units):
-                for number, chunk in enumerate(UnitReader(unit, index, text.reading).chunks()):
-                    sentences += vectors.embed(index, number, chunk, embed)
-            vectors.finish(sentences)
+            vectors.finish(_embed_task(texts[task.name], vectors, loaded(kind)))
+
+
+def _embed_task(text: Text, vectors: TextVectors, embed: Embed) -> int:
+    """Computes the missing vectors of a text, with a progress bar; returns their number.
+
+    A first pass over the text counts its sentences, which takes little time beside the teacher.
+    """
+    total = done = 0
+    for unit, number, chunk in _chunks(text):
+        total += vectors.count(chunk)
+        done += vectors.count(chunk) if vectors.has(unit, number, chunk) else 0
+    with tqdm(
+        total=total,
+        initial=done,
+        desc=f"embedding {text.task.name.partition('.')[2]} with the teacher",
+        unit=" sentences",
+        smoothing=0,  # batches are sorted by length
+        mininterval=0.1 if sys.stderr.isatty() else _SECONDS_IN_FILES,
+    ) as bar:
+        for unit, number, chunk in _chunks(text):
+            if not vectors.has(unit, number, chunk):
+                vectors.embed(unit, number, chunk, embed, bar.update)
+    return total
+
+
+def _chunks(text: Text) -> Iterator[tuple[int, int, Chunk]]:
+    """Yields (index of the unit, number in the unit, chunk) of a text."""
+    for index, unit in enumerate(text.units):
+        for number, chunk in enumerate(UnitReader(unit, index, text.reading).chunks()):
+            yield index, number, chunk
 
 
 def measure_pairs(request: RowsRequest, runner: str = "", arguments: Sequence[str] = ()) -> None:

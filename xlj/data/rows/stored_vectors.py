@@ -9,6 +9,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.config.paths import local_path
+from xlj.data.rows.vectors import Advance
 from xlj.data.text.cleaning import clean
 from xlj.io import files
 from xlj.io.quoting import quoted, shortened
@@ -61,7 +62,7 @@ class StoredVectors:
         """Returns a hash of both files, 16 hex digits."""
         return "".join(_hash(file)[:8] for file in (self._file, self._lines_file))
 
-    def embed(self, sentences: Sequence[str]) -> np.ndarray:
+    def embed(self, sentences: Sequence[str], progress: Advance = bool) -> np.ndarray:
         """Returns the vectors of sentences, float32 [sentences, width].
 
         Raises:
@@ -74,6 +75,7 @@ class StoredVectors:
                 "the teacher reads; add its vector, or remove the sentence from the text"
             )
         places = [self._places[sentence] for sentence in sentences]
+        progress(len(places))
         return np.asarray(self._vectors[places], np.float32)
 
     @cached_property

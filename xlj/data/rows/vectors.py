@@ -7,6 +7,7 @@ is embedded. So an interrupted computation resumes with the next chunk.
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -19,8 +20,15 @@ from xlj.data.tokenizer.layout import Ragged
 from xlj.io import atomic, storage
 from xlj.io.storage import AnyPath
 
-Embed = Callable[[Sequence[str]], np.ndarray]
-"""Computes a teacher's vectors of sentences, float32 [sentences, width]."""
+Advance = Callable[[int], object]
+"""A callback for progress bars. It takes the number of sentences since the last call."""
+
+
+class Embed(Protocol):
+    """Computes a teacher's vectors of sentences, float32 [sentences, width]."""
+
+    def __call__(self, sentences: Sequence[str], progress: Advance, /) -> np.ndarray: ...
+
 
 FORMAT = 1
 """Version of the files of vectors; a part of the hash that names their folder."""
@@ -52,27 +60,37 @@ class TextVectors:
         content = {"sentences": sentences, "width": self.width}
         atomic.write(self.folder / _FINISHED, json.dumps(content).encode())
 
-    def embed(self, unit: int, number: int, chunk: Chunk, embed: Embed) -> int:
-        """Computes the vectors of a chunk, unless they exist.
+    def count(self, chunk: Chunk) -> int:
+        """Returns the number of sentences of a chunk that the teacher reads."""
+        return sum(map(bool, chunk.columns[self.column]))
+
+    def has(self, unit: int, number: int, chunk: Chunk) -> bool:
+        """Whether the vectors of a chunk are computed.
 
         Args:
           unit: the index of the unit of the chunk.
           number: the number of the chunk in its unit.
+        """
+        file, size = self._file(unit, number), self.count(chunk) * self._dtype.itemsize
+        return file.is_file() and file.stat().st_size == size
 
-        Returns:
-          The number of sentences with a vector.
+    def embed(
+        self, unit: int, number: int, chunk: Chunk, embed: Embed, progress: Advance = bool
+    ) -> None:
+        """Computes the vectors of a chunk.
+
+        Args:
+          unit, number: the arguments of `has`.
 
         Raises:
           ConfigError: if a vector has another width, or numbers that are not finite.
         """
         lines = chunk.columns[self.column]
         has_text = np.array([bool(line) for line in lines], bool)
-        file = self._file(unit, number)
-        size = int(has_text.sum()) * self._dtype.itemsize
-        if file.is_file() and file.stat().st_size == size:
-            return int(has_text.sum())
         distinct = {line: i for i, line in enumerate(dict.fromkeys(filter(None, lines)))}
-        vectors = embed([*distinct]) if distinct else np.empty((0, self.width), np.float32)
+        vectors = np.empty((0, self.width), np.float32)
+        if distinct:
+            vectors = embed([*distinct], progress)
         if vectors.shape != (len(distinct), self.width) or not np.isfinite(vectors).all():
             raise ConfigError(
                 f"the teacher computed vectors {list(vectors.shape)} of {len(distinct)} sentences; "
@@ -81,8 +99,8 @@ class TextVectors:
         records = np.empty(int(has_text.sum()), self._dtype)
         records["place"] = chunk.indices[has_text]
         records["vector"] = vectors[[distinct[line] for line in lines if line]]
-        atomic.write(file, records.tobytes())
-        return len(records)
+        atomic.write(self._file(unit, number), records.tobytes())
+        progress(len(records) - len(distinct))
 
     def read(self, unit: int, number: int, chunk: Chunk) -> Ragged:
         """Returns the vector of each record of a chunk; zeros for a blank line.

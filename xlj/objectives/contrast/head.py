@@ -1,6 +1,7 @@
 """Sentence vectors: pooling, and a linear layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -25,11 +26,22 @@ RULES = ((rf"{HEAD}/0/kernel", KERNEL),)
 """The sharding of these parameters (`Objective.rules`)."""
 
 
-def parts(model: Model, dense: int) -> dict[str, Callable[[jax.Array], Params]]:
+ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "Identity": lambda x: x,
+    "Tanh": jnp.tanh,
+    "ReLU": jax.nn.relu,
+    "GELU": partial(jax.nn.gelu, approximate=False),
+    "SiLU": jax.nn.silu,
+    "Sigmoid": jax.nn.sigmoid,
+}
+"""The functions of `choices.ACTIVATIONS`."""
+
+
+def parts(model: Model, dense: int, bias: bool = False) -> dict[str, Callable[[jax.Array], Params]]:
     """Returns the parameters of the linear layer (`Objective.parts`); empty if `dense` is 0."""
 
     def init(rng: jax.Array) -> Params:
-        return {"0": init_projection(rng, model, dense)}
+        return {"0": init_projection(rng, model, dense, bias)}
 
     return {HEAD: init} if dense else {}
 
@@ -44,6 +56,7 @@ def encode(
     layer: int,
     pooling: str,
     dense: int,
+    activation: str = "Identity",
 ) -> jax.Array:
     """Computes the sentence vectors of the texts of rows, float [rows, slots, dimensions].
 
@@ -53,13 +66,16 @@ def encode(
       layer: the layer to pool; -2 is the last, -1 the layer at two thirds of the depth.
       pooling: a value of `choices.POOLINGS`.
       dense: outputs of the linear layer after the pooling; 0 for no such layer.
+      activation: of the linear layer, one of `choices.ACTIVATIONS`.
     """
     check_rows("encode", rows, rngs=("key [rows]", rngs))
     depth = model.layers if layer == -2 else encoder.layer_or_middle(layer, model.layers)
     inputs = whole_examples(model, rows["tokens"], rows["languages"])
     hidden = encoder.apply(params, model, inputs, rngs, layers=depth)
     pooled = pool(hidden, rows["tokens"], slots, pooling)
-    return project(params[HEAD]["0"], model, pooled, dense) if dense else pooled
+    if not dense:
+        return pooled
+    return ACTIVATIONS[activation](project(params[HEAD]["0"], model, pooled, dense))
 
 
 def pool(hidden: jax.Array, tokens: jax.Array, max_examples: int, pooling: str) -> jax.Array:
@@ -94,15 +110,17 @@ def normalise(vectors: jax.Array) -> jax.Array:
 
 
 class Projection(nn.Module):
-    """A linear map of sentence vectors without bias, as in InfoXLM.
+    """A linear map of sentence vectors, without bias as in InfoXLM, or with one.
 
     Attributes:
       model: the options of the encoder.
       outputs: size of the result; 0 for `model.hidden`.
+      bias: whether a vector is added.
     """
 
     model: Model
     outputs: int = 0
+    bias: bool = False
 
     @nn.compact
     def __call__(self, hidden: jax.Array) -> jax.Array:
@@ -110,21 +128,24 @@ class Projection(nn.Module):
         normal = nn.initializers.normal(self.model.init_std)
         shape = (self.model.hidden, self.outputs or self.model.hidden)
         kernel = self.param("kernel", normal, shape)
-        return matmul(hidden, kernel, jnp.dtype(self.model.dtype))
+        product = matmul(hidden, kernel, jnp.dtype(self.model.dtype))
+        if not self.bias:
+            return product
+        return product + self.param("bias", nn.initializers.zeros, shape[1:])
 
 
-def init_projection(rng: jax.Array, model: Model, outputs: int = 0) -> Params:
+def init_projection(rng: jax.Array, model: Model, outputs: int = 0, bias: bool = False) -> Params:
     """Returns new parameters of a `Projection` head."""
     zeros = jnp.zeros((1, model.hidden))
-    return init_head("init_projection", Projection(model, outputs), rng, zeros)
+    return init_head("init_projection", Projection(model, outputs, bias), rng, zeros)
 
 
 def project(params: Params, model: Model, hidden: jax.Array, outputs: int = 0) -> jax.Array:
     """Projects hidden, float [..., hidden] -> float32 [..., outputs].
 
     Args:
-      params: of a `Projection` head.
+      params: of a `Projection` head, with or without `bias`.
       outputs: size of the result; 0 for `model.hidden`.
     """
     check("project", hidden=(f"float [..., {model.hidden}]", hidden))
-    return run(Projection(model, outputs), params, hidden)
+    return run(Projection(model, outputs, "bias" in params), params, hidden)

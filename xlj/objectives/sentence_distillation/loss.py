@@ -42,7 +42,8 @@ def objective(
     The teacher is not a part of the run: its vectors are fields of the rows. So a training step
     costs the same for any teacher, and the teacher's vocabulary and sizes are free.
     """
-    encode = partial(head.encode, layer=options.layer, pooling=options.pooling, dense=options.dense)
+    names = ("layer", "pooling", "dense", "activation")
+    encode = partial(head.encode, **{name: getattr(options, name) for name in names})
 
     def count(inputs: TaughtInputs) -> dict[str, jax.Array]:
         return {name: len(inputs.texts) * inputs.is_real.sum(1)}
@@ -62,7 +63,7 @@ def objective(
         corrupt=partial(_corrupt, name, options, model, corpus),
         count=count,
         loss=loss,
-        parts=head.parts(model, options.dense),
+        parts=head.parts(model, options.dense, options.bias),
         rules=head.RULES,
     )
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 from xlj.config import row_kinds
-from xlj.config.choices import POOLINGS
+from xlj.config.choices import ACTIVATIONS, POOLINGS
 from xlj.config.fields import ConfigError, Unused
 from xlj.config.objectives import Options, option, while_on
 from xlj.config.sections import Sections
@@ -20,12 +20,21 @@ def _while_embedding(config: Sections, path: str) -> Unused | None:
     return while_on(config, path)
 
 
+def _with_dense(config: Sections, path: str) -> Unused | None:
+    """only with `dense`"""
+    if unused := while_on(config, path):
+        return unused
+    section = path.rpartition(".")[0]
+    options = config.objectives_on()[section.rpartition(".")[2]]
+    return None if options.dense else Unused(f"{section}.dense is 0")
+
+
 @dataclasses.dataclass(frozen=True)
 class Teaching(Options):
     """The keys of all objectives that distil sentence vectors."""
 
     implementation = "xlj.objectives.sentence_distillation.loss:objective"
-    state_keys = ("teacher", "teacher_digest", "teacher_prompt", "width", "prompt", "dense")
+    state_keys = ("teacher", "teacher_digest", "teacher_prompt", "width", "prompt", "dense", "bias")
     kind: ClassVar[str]
     """The kind of rows without arguments."""
 
@@ -71,9 +80,16 @@ class Teaching(Options):
     )
     dense: int = option(
         0,
-        "outputs of a linear layer without bias after the pooling; 0: no such layer. A student "
-        "with other dimensions than the teacher needs the teacher's number",
+        "outputs of a linear layer after the pooling; 0: no such layer. A student with other "
+        "dimensions than the teacher needs the teacher's number",
         low=0,
+    )
+    bias: bool = option(False, "the linear layer has a bias", used_when=_with_dense)
+    activation: str = option(
+        "Identity",
+        "activation after the linear layer",
+        choices=ACTIVATIONS,
+        used_when=_with_dense,
     )
 
     @property
