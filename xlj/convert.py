@@ -197,7 +197,7 @@ def _trim_flags(parser: Parser) -> None:
         "--minutes",
         metavar="N",
         type=float,
-        help="with --heal: the estimated time of training, at most [45]",
+        help="with --heal: the time of training steps, at most [45]",
     )
     add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
 

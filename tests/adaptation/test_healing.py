@@ -1,15 +1,17 @@
 """A trimmed sentence encoder is healed: its vectors approach those of the whole model."""
 
 import re
+from unittest.mock import MagicMock
 
 import jax
 import numpy as np
 import pytest
+from dense_modules import with_dense
 
 import xlj
 from xlj import convert
 from xlj.adaptation import healing
-from xlj.config import ConfigError
+from xlj.config import Config, ConfigError, Train
 from xlj.conversion import trimming
 
 
@@ -17,10 +19,9 @@ from xlj.conversion import trimming
 def test_trimmed_layers_are_healed_after_an_interruption(
     call, checkpoint, corpus, tmp_path, monkeypatch
 ):
-    folder, out = tmp_path / "whole", tmp_path / "small"
-    call(
-        convert.main, "export", f"--checkpoint={checkpoint}", f"--output={folder}", "--pooling=mean"
-    )
+    mean, out = tmp_path / "mean", tmp_path / "small"
+    call(convert.main, "export", f"--checkpoint={checkpoint}", f"--output={mean}", "--pooling=mean")
+    folder = with_dense(mean, tmp_path / "whole")
     text = [f"{corpus}/mono/{name}.txt" for name in ("en", "de")]
     trim = ["trim", f"--checkpoint={folder}", "--layers=0,2", "--heal", f"--output={out}", "--text"]
     monkeypatch.setattr(healing, "STEPS", 150)
@@ -49,6 +50,8 @@ def test_trimmed_layers_are_healed_after_an_interruption(
     )
     printed = call(convert.main, *trim, *text).out
     assert configs[0].train.steps == 150 and configs[0].data.duplicates == "drop"
+    assert re.search(r"\nhealing: 150 steps of [\d.]+ s, about [\d.]+ minutes plus", printed)
+    assert re.search(r"\ntrained 150 steps in [\d.]+ minutes\n", printed)
     for name in ("en", "de"):
         (before, after) = map(
             float, re.search(rf"\n{name}.txt +\d+ +(\S+) +(\S+)\n", printed).groups()
@@ -56,8 +59,24 @@ def test_trimmed_layers_are_healed_after_an_interruption(
         assert before < after <= 1
     whole, small = xlj.load(folder), xlj.load(out)
     assert small.layers == 2 and small.pretrained.sentence == whole.pretrained.sentence
-    assert small.encode(["a dog"]).shape == whole.encode(["a dog"]).shape
+    for name in ("kernel", "bias"):
+        kept, own = (x.pretrained.params["sentence"]["0"][name] for x in (whole, small))
+        np.testing.assert_array_equal(own, kept)
     assert not (tmp_path / "small.healing").exists()
+
+
+def test_the_number_of_steps_follows_from_the_time_of_a_step_and_stays(tmp_path, monkeypatch):
+    config = Config(train=Train(steps=healing.STEPS))
+    for name in ("stored_models.find", "prepare_rows", "teachers_of"):
+        monkeypatch.setattr(f"xlj.adaptation.healing.{name}", MagicMock())
+    monkeypatch.setattr(healing.start, "adopt_vocabulary", lambda *of: (of[0], None))
+    monkeypatch.setattr(healing.plan, "choose_steps", lambda *_: 1000)
+    for seconds, minutes, steps in ((2.0, 5, 150), (0.1, 5, 1000), (60, 5, 10)):
+        monkeypatch.setattr(healing.plan, "measure_step", lambda *_, seconds=seconds: seconds)
+        file = tmp_path / f"{steps}.json"
+        assert healing._with_steps(config, file, minutes).train.steps == steps
+        monkeypatch.setattr(healing.plan, "measure_step", None)
+        assert healing._with_steps(config, file, 1).train.steps == steps
 
 
 def test_healing_needs_text_and_sentence_modules(call, checkpoint, corpus, tmp_path):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from dense_modules import with_dense
 
 import xlj
 from xlj import adapt, convert
@@ -204,11 +205,60 @@ def test_a_sentence_encoder_gets_a_language_and_keeps_its_space(
     assert after.pretrained.sentence == before.pretrained.sentence
     record = json.loads((tmp_path / "out/adaptation.json").read_text())
     assert record["after"]["accuracy_percent"].keys() == {"en-sw"}
+
+
+@pytest.mark.slow
+def test_a_dense_module_is_part_of_the_student_and_stays(call, arguments, folder, tmp_path):
+    """Before the first step, the student's vectors of old text are those of the teacher."""
+    arguments[0] = f"--from={with_dense(folder, tmp_path / 'dense')}"
+    short = ["--steps=6", "--config.train.eval_every=6", f"--output={tmp_path}/out", "--sentences"]
+    short += ["--config.mesh.fsdp=2"]
+    short += [f"--config.objectives.{n}_distillation.batch_size=8" for n in ("sentence", "text")]
+    call(adapt.main, *arguments, *short, "--config.optimizer.learning_rate=1e-2")
+    first, *_, last = metrics.read(tmp_path / "out/run")
+    assert abs(first["eval/text_distillation/loss"]) < 1e-6 < last["eval/text_distillation/loss"]
+    assert first["eval/sentence_distillation/loss"] > 1e-5
+    before, after = (stored_models.find(tmp_path / x) for x in ("dense", "out/model"))
+    assert after.sentence == before.sentence
+    own = stored_models.find(tmp_path / "out/run")
+    assert own.sentence.steps == before.sentence.steps and own.sentence.pooling == ("cls",)
+    for name in ("sentence/0/kernel", "sentence/0/bias"):
+        for trained in (after, own):
+            np.testing.assert_array_equal(trained.leaves[name], before.leaves[name])
+
+
+@pytest.mark.parametrize(
+    "changes, keys",
+    [
+        ({}, {"pooling": "mean", "loss": "squared"}),
+        ({"steps": (None,), "pooling": ("cls",)}, {"pooling": "first", "loss": "cosine"}),
+        (
+            {"steps": (Dense(2, 3, "GELU", bias=False),)},
+            {
+                "pooling": "mean", "loss": "squared",
+                "dense": 3, "bias": False, "activation": "GELU",
+            },
+        ),
+        ({"steps": (Dense(2, 3, "Tanh", residual=True), None)}, None),
+        ({"steps": (Dense(2, 3, "Tanh"), Dense(3, 3, "Tanh"))}, None),
+        ({"steps": (None, Dense(2, 3, "Tanh"))}, None),
+        ({"include_prompt": False}, None),
+        ({"pooling": ("max",)}, None),
+    ],
+)  # fmt: skip
+def test_the_keys_that_distil_a_model_into_itself_follow_from_its_modules(changes, keys):
+    source = SimpleNamespace(folder="x", sentence=SentenceModules(**changes))
+    if keys is not None:
+        assert sentences.through_modules(source) == keys
+        assert sentences.frozen_modules(source) == (("sentence/.*=0",) if "dense" in keys else ())
+        return
+    with pytest.raises(ConfigError, match=r"--from=x has the modules pooling .*; vectors can be"):
+        sentences.through_modules(source)
+
+
+def test_a_model_without_modules_is_no_sentence_encoder():
     with pytest.raises(ConfigError, match="has no sentence modules, so it is no sentence encoder"):
         sentences.through_modules(SimpleNamespace(folder="x", sentence=None))
-    dense = SentenceModules(steps=(Dense(2, 3, "Tanh"),))
-    with pytest.raises(ConfigError, match=r"Dense 2 to 3 \(Tanh\); vectors can be distilled"):
-        sentences.through_modules(SimpleNamespace(folder="x", sentence=dense))
 
 
 def test_an_output_folder_with_other_files_is_refused(call, arguments, folder, tmp_path):

@@ -1,15 +1,16 @@
 """Heals a trimmed sentence encoder: trains its vectors towards those of the whole model (ours)."""
 
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from xlj import config as schema
 from xlj.adaptation import plan
-from xlj.adaptation.sentences import through_modules
+from xlj.adaptation.sentences import frozen_modules, through_modules
 from xlj.api import runs
-from xlj.checkpoints import stored_models
+from xlj.checkpoints import reading, stored_models
 from xlj.config import Config, parse
 from xlj.conversion.importing import print_next, store
 from xlj.conversion.trimming import TEST_EVERY, measured_lines
@@ -27,7 +28,7 @@ STEPS = 3000
 """The largest number of steps."""
 
 MINUTES = 45
-"""The estimated time of training, at most, if the user names no other."""
+"""The time of training steps, at most, if the user names no other."""
 
 _BATCH_ROWS, _LENGTH = 32, 128
 _OBJECTIVE = "text_distillation"
@@ -46,8 +47,8 @@ def heal(
       texts: lines of each language.
       work: a folder for the text, the rows and the training run, which is removed at the end.
       output: the path of the new checkpoint.
-      minutes: the estimated time of training; fewer than `STEPS` steps are trained if these would
-        take longer.
+      minutes: the time of training steps, as measured before training; fewer than `STEPS` steps
+        are trained if these would take longer.
 
     Returns:
       False if the training was interrupted.
@@ -59,10 +60,14 @@ def heal(
     trimmed = stored_models.find(work / "trimmed", "--output")
     config = _config_of(whole, work, _write_texts(texts, work / "text"))
     config = _with_steps(config, work / "plan.json", minutes)
+    began, first = time.monotonic(), max(reading.steps(work / "run"), default=0)
     outcome = runs.pretrain(config, work / "run")
     if not outcome.finished:
         print(f"\nstopped at step {outcome.step}; the same command resumes from there")
         return False
+    print(
+        f"\ntrained {outcome.step - first:,} steps in {(time.monotonic() - began) / 60:.1f} minutes"
+    )
     healed = pretrained.of(stored_models.find(work / "run"))._replace(sentence=whole.sentence)
     some = {name: measured_lines(lines) for name, lines in texts.items()}
     vectors = [
@@ -114,6 +119,7 @@ def _config_of(whole: stored_models.StoredModel, work: Path, names: Sequence[str
     config.objectives[_OBJECTIVE].update(values)
     config.optimizer.learning_rate, config.optimizer.clip_norm = 1e-4, 1.0
     config.optimizer.b2 = 0.98
+    config.optimizer.rate_multipliers = ",".join(frozen_modules(whole))
     config.train.steps = STEPS
     config.optimizer.warmup_steps = STEPS // 10
     config.train.log_every = 50
@@ -127,7 +133,14 @@ def _with_steps(config: Config, file: Path, minutes: float) -> Config:
         source = stored_models.find(config.init_from)
         adopted, _ = start.adopt_vocabulary(config, source, None)
         rows = prepare_rows(adopted, vocabulary=source.vocabulary(), teach=teachers_of(config))
-        seconds = plan.estimate_cost(adopted, rows).seconds / STEPS
+        seconds = plan.measure_step(adopted, rows)
         steps = min(plan.choose_steps(adopted, rows, ()), int(60 * minutes / seconds))
-        json_file.write(file, {"steps": max(10, steps)})
-    return plan.with_steps(config, json_file.read_object(file)["steps"])
+        json_file.write(file, {"steps": max(10, steps), "seconds": seconds})
+    planned = json_file.read_object(file)
+    steps, seconds = planned["steps"], planned["seconds"]
+    print(
+        f"healing: {steps:,} steps of {seconds:.3g} s, about {steps * seconds / 60:.1f} minutes "
+        "plus compilation, evaluations and checkpoints",
+        flush=True,
+    )
+    return plan.with_steps(config, steps)

@@ -1,5 +1,6 @@
 """Plans the training of an adaptation: its length, the shares of languages, its cost."""
 
+import contextlib
 import dataclasses
 import statistics
 import time
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xlj.config import Config
 from xlj.data.rows import draws
@@ -17,13 +19,16 @@ from xlj.data.rows.draws import BLOCK, sampling_rates
 from xlj.data.rows.report import align_columns
 from xlj.data.rows.store import Corpus, RowStore
 from xlj.data.tokenizer.vocabulary import Fertility
+from xlj.io.own_process import StepMemory
 from xlj.models.lowering import product
 from xlj.sharding import devices, meshes
 from xlj.sharding.trees import named_leaves
-from xlj.training import memory, schedule
+from xlj.training import memory, schedule, start
+from xlj.training import state as states
+from xlj.training.prefetch import Prefetch
+from xlj.training.resources import jitted_steps
 from xlj.training.run_flops import RunFlops
 from xlj.training.schedule import MANY, Schedule
-from xlj.training.state import init as init_state
 
 _ENOUGH_WORDS = 1_000_000
 _ENOUGH_HELD_OUT = 200  # lines
@@ -145,7 +150,7 @@ def estimate_cost(config: Config, store: RowStore) -> Cost:
     operations = RunFlops(config, Batches(store, config)).until(config.train.steps)
     state = memory.state_bytes(config, corpus, mesh)
     gradients = sum(size for name, size in state.items() if name.startswith("params/"))
-    shapes = jax.eval_shape(lambda: init_state(config, corpus, 0)).params
+    shapes = jax.eval_shape(lambda: states.init(config, corpus, 0)).params
     parameters = schedule.count_layers(named_leaves(shapes))
     rate = mesh.size * _operations_per_second(config.model.hidden, config.model.dtype)
     return Cost(
@@ -155,6 +160,35 @@ def estimate_cost(config: Config, store: RowStore) -> Cost:
         parameters,
     )
 
+
+def measure_step(config: Config, store: RowStore) -> float:
+    """Returns the median time of a few train steps in seconds, without their compilation.
+
+    The steps start from random weights, and are not part of a run.
+    """
+    mesh = meshes.make_mesh(config)
+    config, corpus = start.with_dtype(config, None, mesh), Corpus.of(store)
+    sharding, seed = states.sharding(config, corpus, mesh), np.uint32(config.train.seed)
+    state = states.jitted_init(config, corpus, mesh, sharding)(seed)
+    step = jitted_steps(config, corpus, mesh, sharding)[0]
+    planned, times = Schedule(config, store).at(0), []
+    with (
+        contextlib.closing(StepMemory(mesh.devices.flat[0].platform == "cpu")) as step_memory,
+        contextlib.closing(Prefetch(Batches(store, config), mesh, 0, _MEASURED)) as prefetch,
+    ):
+        for batch, _ in prefetch:
+            if not step.is_compiled(batch):
+                step.compile(state, batch, seed, planned.rates, planned.filled)
+            begin = time.perf_counter()
+            with step_memory.retain():
+                state, _ = step(state, batch, seed, planned.rates, planned.filled)
+                jax.block_until_ready(state)
+            times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])
+
+
+_MEASURED = 6
+"""The number of steps whose time is measured; the first does not count."""
 
 _EFFICIENCY = 0.5
 """Operations per second of a whole step divided by those of a matrix product of the model's size
@@ -168,9 +202,9 @@ def _operations_per_second(hidden: int, dtype: str) -> float:
     multiply = jax.jit(partial(product, dtype=jnp.dtype(dtype)))
     times = []
     for _ in range(6):
-        start = time.perf_counter()
+        begin = time.perf_counter()
         multiply(x, weights).block_until_ready()
-        times.append(time.perf_counter() - start)
+        times.append(time.perf_counter() - begin)
     return 2 * rows * hidden * 4 * hidden / statistics.median(times[1:])
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config, ConfigError
 from xlj.config.checks import check_values
-from xlj.training import start
+from xlj.interop.sentence_modules import SENTENCE
 
 if TYPE_CHECKING:
     from xlj.adaptation.stages import AdaptRequest
@@ -18,10 +18,8 @@ OBJECTIVES = ("sentence_distillation", "text_distillation")
 def configure(
     config: Config, source: StoredModel, request: "AdaptRequest", explicit: Collection[str] = ()
 ) -> Config:
-    """Returns the config of the training run: it distils `source` through its modules.
-
-    The text is that of the old languages only, because the vectors that the teacher has of a new
-    language are not to be kept.
+    """Returns the config of the training run: it distils `source` through its modules, which are
+    not trained.
 
     Args:
       config: has both objectives of `OBJECTIVES`, with the teacher.
@@ -44,17 +42,27 @@ def configure(
         options["text_distillation"] = dataclasses.replace(
             options["text_distillation"], batch_size=count
         )
-    config = dataclasses.replace(
+    rules = (*frozen_modules(source), *config.optimizer.rate_multipliers)
+    return dataclasses.replace(
         config,
+        optimizer=dataclasses.replace(config.optimizer, rate_multipliers=rules),
         objectives=dataclasses.replace(config.objectives, options=options),
-        data=dataclasses.replace(config.data, languages=request.replay),
     )
+
+
+def with_old_text(config: Config, request: "AdaptRequest") -> Config:
+    """Returns the config of the training run, which has text of the old languages only.
+
+    The vectors that the teacher has of a new language are not to be kept.
+    """
+    data = dataclasses.replace(config.data, languages=request.replay)
+    config = dataclasses.replace(config, data=data)
     check_values(config)
-    return start.adopt_model(config)
+    return config
 
 
 def through_modules(source: StoredModel, flag: str = "--from") -> dict[str, Any]:
-    """Returns the keys `pooling` and `loss` of an objective that distils a model into itself.
+    """Returns the keys of an objective that distils a model into itself, through its modules.
 
     The loss is `cosine` if the modules normalise vectors, else `squared`.
 
@@ -71,9 +79,24 @@ def through_modules(source: StoredModel, flag: str = "--from") -> dict[str, Any]
             "it with python -m xlj.convert export --pooling=mean"
         )
     pooling = {"mean": "mean", "cls": "first"}.get(" ".join(modules.pooling))
-    if pooling is None or any(modules.steps) or not modules.include_prompt:
+    dense = modules.steps[0] if modules.steps else None
+    is_simple = not any(modules.steps[1:]) and not (dense and dense.residual)
+    if pooling is None or not (is_simple and modules.include_prompt):
         raise ConfigError(
             f"{flag}={source.folder} has the modules {modules.report()}; vectors can be distilled "
-            "through the mean or the first token, with the prompt, without Dense modules"
+            "through the mean or the first token, with the prompt, then at most one Dense module, "
+            "without a residual connection, before Normalize"
         )
-    return {"pooling": pooling, "loss": "cosine" if modules.steps else "squared"}
+    keys: dict[str, Any] = {
+        "pooling": pooling,
+        "loss": "cosine" if None in modules.steps else "squared",
+    }
+    if dense:
+        keys |= {"dense": dense.outputs, "bias": dense.bias, "activation": dense.activation}
+    return keys
+
+
+def frozen_modules(source: StoredModel) -> tuple[str, ...]:
+    """Returns rules of `optimizer.rate_multipliers` that keep the Dense module of a model."""
+    assert source.sentence is not None
+    return (f"{SENTENCE}.*=0",) if any(source.sentence.steps) else ()

@@ -161,13 +161,15 @@ def adapt(
         progress = _read_progress(folders, request.as_json(source, config), source)
         if "data.length" not in explicit:
             config = _with_length_of(source, config)
+        if request.keeps_vectors:
+            config = sentences.configure(config, source, request, explicit)
         config = start.adopt_model(config)
         files = probes.read_files(config)
         samples = _sample(config, source.vocabulary())
         text = _test_text(config, request, samples, files)
         config = _with_layer_of_modules(source, config)
         if request.keeps_vectors:
-            config = sentences.configure(config, source, request, explicit)
+            config = sentences.with_old_text(config, request)
         adapted_from, choices = _with_pieces(request, source, samples, folders, progress)
         config = dataclasses.replace(config, init_from=str(adapted_from.folder))
         config, _ = start.adopt_vocabulary(config, adapted_from, None)
