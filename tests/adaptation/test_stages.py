@@ -217,7 +217,6 @@ def test_a_dense_module_is_part_of_the_student_and_stays(call, arguments, folder
     call(adapt.main, *arguments, *short, "--config.optimizer.learning_rate=1e-2")
     first, *_, last = metrics.read(tmp_path / "out/run")
     assert abs(first["eval/text_distillation/loss"]) < 1e-6 < last["eval/text_distillation/loss"]
-    assert first["eval/sentence_distillation/loss"] > 1e-5
     before, after = (stored_models.find(tmp_path / x) for x in ("dense", "out/model"))
     assert after.sentence == before.sentence
     own = stored_models.find(tmp_path / "out/run")
