@@ -68,8 +68,14 @@ def export(
     exported = to_hugging_face.plan(
         source.leaves, model, vocabulary, headless, source.labels, own, bool(sentence)
     )
+    alignment = source.alignment
+    if alignment.layer > model.layers:
+        alignment = dataclasses.replace(alignment, layer=-1)
     exported = dataclasses.replace(
-        exported, task=source.task, trained_on_pairs=source.trained_on_pairs
+        exported,
+        task=source.task,
+        trained_on_pairs=source.trained_on_pairs,
+        alignment=alignment,
     )
     if graphs:
         graphs.check(exported)
