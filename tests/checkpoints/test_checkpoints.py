@@ -13,14 +13,14 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.checkpoints import compatibility, reading, stored_models, writing
+from xlj.checkpoints import compatibility, metrics, reading, stored_models, writing
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model, parse
 from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.atomic import GrowingFiles
 from xlj.sharding import meshes, trees
-from xlj.training import loop, metrics, start, state
+from xlj.training import loop, start, state
 
 
 def abstract_state(tiny, store, devices=1):

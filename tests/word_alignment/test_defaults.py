@@ -9,7 +9,7 @@ import pytest
 import xlj
 from xlj import align
 from xlj.checkpoints import reading, stored_models, writing
-from xlj.config import Config, ConfigError, build
+from xlj.config import ConfigError, build
 from xlj.config.choices import AlignmentOptions
 from xlj.conversion.exporting import export
 from xlj.conversion.importing import import_folder, store

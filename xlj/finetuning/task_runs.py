@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from xlj import config as schema
-from xlj.checkpoints import stored_models
+from xlj.checkpoints import metrics, stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import Config, ConfigError, durations
@@ -32,7 +32,7 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.supervised.head import head_of
 from xlj.objectives.supervised.options import supervised
 from xlj.sharding import meshes
-from xlj.training import loop, metrics
+from xlj.training import loop
 from xlj.training.duration_steps import resolve_percentages
 from xlj.training.evaluation import Check
 from xlj.training.schedule import count_layers, describe_lowest_rates, rate_for_size

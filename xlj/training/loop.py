@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import jax
 import numpy as np
 
-from xlj.checkpoints import compatibility, reading
+from xlj.checkpoints import compatibility, metrics, reading
 from xlj.config import Config, ConfigError
 from xlj.config.fields import suggestion
 from xlj.data.rows.batches import Batches
@@ -16,7 +16,7 @@ from xlj.distributed import hosts
 from xlj.io import json_file
 from xlj.io.storage import AnyPath
 from xlj.sharding import meshes
-from xlj.training import memory, metrics
+from xlj.training import memory
 from xlj.training import state as states
 from xlj.training.evaluation import LAYER_METRIC, Probe
 from xlj.training.resources import Resources, RunState, metrics_due, open_run, write_metrics

@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from tqdm import tqdm
 
 from xlj import __version__
-from xlj.checkpoints import compatibility, reading, writing
+from xlj.checkpoints import compatibility, metrics, reading, writing
 from xlj.config import Config, Model, Options, record
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.store import Corpus
@@ -31,7 +31,7 @@ from xlj.io.own_process import StepMemory
 from xlj.objectives.objective import abstract_rows, build
 from xlj.sharding import meshes
 from xlj.sharding.devices import ROWS
-from xlj.training import initialisation, metrics
+from xlj.training import initialisation
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation, Probe, by_phase
 from xlj.training.prefetch import Prefetch

@@ -20,13 +20,13 @@ from types import FrameType
 
 from tqdm import tqdm
 
+from xlj.checkpoints import metrics
 from xlj.config import ConfigError
 from xlj.config.fields import flat
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.io.own_process import CONTINUE
 from xlj.tools.sweeping.definition import Run
-from xlj.training import metrics
 
 
 def run_all(
