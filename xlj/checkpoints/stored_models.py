@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import DTypeLike
 
-from xlj.checkpoints import reading
+from xlj.checkpoints import metrics, reading
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.workdir import finished_run, resolve
 from xlj.config import ConfigError, Model, fields
@@ -124,8 +124,8 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
         if run := finished_run(path):
             path = path / "checkpoints" / str(run["step"])
         checkpoint = reading.find(path, key)
-        if checkpoint.folder != path and checkpoint.best_metric():
-            checkpoint = reading.best(path) or checkpoint
+        if checkpoint.folder != path:
+            checkpoint = reading.best(path)
     except CheckpointError as error:
         raise CheckpointError(f"{error}{_hub_hint(path)}") from error.__cause__
     except OSError as error:  # a bucket's server
@@ -238,13 +238,18 @@ def _read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
 def _read_alignment_options(checkpoint: Checkpoint) -> AlignmentOptions:
     """Returns the alignment options of a run's config, and the layer that the run has chosen.
 
-    Configs of fine-tuning have defaults.
+    Configs of fine-tuning have defaults. The layer of a checkpoint that was saved in an interrupted
+    evaluation is in the metrics of its workdir.
     """
     recorded = checkpoint.config().get("evaluation", {}).get("alignment", {})
     names = (field.name for field in dataclasses.fields(AlignmentOptions))
     options = AlignmentOptions(**{name: recorded[name] for name in names if name in recorded})
     if options.layer < 0:
-        layer = checkpoint.meta.get(reading.ALIGNED_LAYER, options.layer)
+        layer = checkpoint.meta.get(reading.ALIGNED_LAYER, -1)
+        if not checkpoint.meta["measured"]:
+            lines = metrics.read(checkpoint.folder.parent.parent)
+            of_step = (line for line in lines if line["step"] == checkpoint.step)
+            layer = next(of_step, {}).get(metrics.LAYER_METRIC, layer)
         options = dataclasses.replace(options, layer=layer)
     return options
 
