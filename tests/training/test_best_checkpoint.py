@@ -55,7 +55,7 @@ def test_a_damaged_earlier_checkpoint_is_skipped(train, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("interrupted", [[], [2], [4], [6, 6], [2, 4, 6]])
+@pytest.mark.parametrize("interrupted", [[], [2], [4, 6, 6]])
 def test_a_run_ends_if_its_metric_has_not_improved_also_if_it_was_interrupted(
     train, tmp_path, capsys, interrupted
 ):
@@ -71,12 +71,8 @@ def test_a_run_ends_if_its_metric_has_not_improved_also_if_it_was_interrupted(
         printed = capsys.readouterr().out
         assert end in printed and "resuming:" not in printed
     assert reading.steps(tmp_path) == [2, 6]
-    assert [line["step"] for line in metrics.read(tmp_path) if "eval/x/loss" in line] == [
-        0,
-        2,
-        4,
-        6,
-    ]
+    evaluated = [line["step"] for line in metrics.read(tmp_path) if "eval/x/loss" in line]
+    assert evaluated == [0, 2, 4, 6]
     layers = [stored_models.find(tmp_path / f"checkpoints/{n}").alignment.layer for n in (2, 6)]
     assert layers == [1, 3]
     if not interrupted:

@@ -207,7 +207,8 @@ def last_step(config: ConfigTree, by_step: Mapping[int, float]) -> int:
       by_step: the result of `scores`.
     """
     patience = config["train"].get("patience", 0)
-    begin = max((phase["start_step"] for phase in config["phases"].values()), default=0)
+    phases = config.get("phases", {}).values()
+    begin = max((phase["start_step"] for phase in phases), default=0)
     best, worse = -math.inf, 0
     for step in sorted(by_step) if patience else ():
         if step > begin:
