@@ -35,6 +35,7 @@ def test_the_best_step_has_the_highest_score_and_is_the_latest_of_equal_ones():
         ([1, 2, 1, 3, 2, 1], 0, 0, 100),
         ([1, 1, 1, 2], 2, 0, 6),  # an equal score is not better
         ([3, 2, 1], 2, 0, 6),
+        ([3, 1, 2, 3], 2, 0, 6),
         ([3, 2, 1], 3, 0, 100),
         ([3, 2, 1, 0], 2, 2, 8),  # the score of step 2 belongs to the phase that ends there
         ([3, 2, 1, 0], 2, 6, 100),
