@@ -13,7 +13,8 @@ The checkpoint stores the method `argmax`, which links pieces that both directio
 `apart`. The layer and the checkpoint are chosen without gold links: by the highest
 `eval/word_alignment/agreement`, the share of held-out pieces that have a link on which both
 directions agree. To train this layer, set `objectives.word_agreement.layer` to the value of
-`eval/word_alignment/layer` at step 0. To log the alignment error rate too, set
+`eval/word_alignment/layer` at step 0. The run ends after three evaluations without a higher
+agreement (`train.patience`). To log the alignment error rate too, set
 `evaluation.alignment.source`. To choose the checkpoint by gold links, set
 `train.best_metric=-eval/word_alignment/aer`.
 
@@ -57,4 +58,5 @@ def get_config(variant=""):
     config.train.eval_every = config.train.checkpoint_every = 50
     config.train.keep_checkpoints = 1
     config.train.best_metric = "eval/word_alignment/agreement"
+    config.train.patience = 3
     return variants.apply(config, variant, VARIANTS)

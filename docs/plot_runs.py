@@ -17,7 +17,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from xlj.training import metrics
+from xlj.checkpoints import metrics
 
 HELD_OUT, TRAINING = "eval/mmlm/loss", "train/mmlm/loss"
 

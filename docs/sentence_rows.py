@@ -23,9 +23,9 @@ from result_rows import TATOEBA, hits
 
 import xlj
 from xlj.api.data_sets import Scores, ntrex_sides, percent, tatoeba_sides
+from xlj.checkpoints import metrics
 from xlj.evaluation.bootstrap import paired_bootstrap
 from xlj.io import files
-from xlj.training import metrics
 
 STEPS, ROWS_PER_STEP, LENGTH = 150, 16, 128
 RATE, WARMUP, DECAY, CLIP, TEMPERATURE = 3e-5, 15, 0.01, 1.0, 0.05

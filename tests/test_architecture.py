@@ -93,7 +93,7 @@ IMPORTERS = {
     "scipy": ("alignment_math",),
     "seqio": ("data",),
     "sentencepiece": ("data", "interop"),
-    "tensorboard": ("training",),
+    "tensorboard": ("checkpoints",),
     "tensorflow": ("data",),
     "tensorflow_datasets": ("data",),
     "tokenizers": ("data", "interop"),
@@ -287,7 +287,7 @@ def test_training_needs_no_tensorflow(tmp_path):
     """TensorBoard imports TensorFlow if it is installed, but not to write events."""
     code = (
         "import sys, xlj.training.loop, xlj.data.rows.preparing; from pathlib import Path; "
-        "from xlj.io.atomic import GrowingFiles; from xlj.training.metrics import Metrics; "
+        "from xlj.io.atomic import GrowingFiles; from xlj.checkpoints.metrics import Metrics; "
         f"Metrics(GrowingFiles(Path({str(tmp_path)!r})), 0).log(1, {{'x': 1.0}}); "
         "print(*sys.modules, sep='\\n')"
     )

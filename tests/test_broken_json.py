@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlj.checkpoints import workdir
+from xlj.checkpoints import metrics, workdir
 from xlj.config import ConfigError
 from xlj.data.labelled import squad, tables
 from xlj.data.rows import shards
@@ -14,7 +14,6 @@ from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.evaluation import prediction_files
 from xlj.interop import folder, tokenizer_files
 from xlj.tools.reporting import runs
-from xlj.training import metrics
 
 BROKEN = {
     "deep": b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",

@@ -63,8 +63,13 @@ elif do == "finetune":
 elif do == "stop":
     sys.exit(75)
 else:
-    (workdir / "checkpoints/3").mkdir(parents=True)
-    (workdir / "metrics.jsonl").write_text('{"step": 3, "eval/mmlm/loss": 1.25}\\n')
+    losses, train = [1.5, 1.375, 1.25], {"steps": 3}
+    if do == "early":
+        losses, train = [1.25, 1.5], train | {"best_metric": "-eval/mmlm/loss", "patience": 1}
+    (workdir / f"checkpoints/{len(losses)}").mkdir(parents=True)
+    (workdir / "config.json").write_text(json.dumps({"train": train, "phases": {}}))
+    lines = [json.dumps({"step": n, "eval/mmlm/loss": x}) for n, x in enumerate(losses, 1)]
+    (workdir / "metrics.jsonl").write_text("\\n".join([*lines, ""]))
 """
 
 
@@ -100,7 +105,7 @@ def calls(folder):
 def test_other_runs_continue_after_a_crash_and_finished_runs_are_not_repeated(sweep):
     runs = [
         {"name": name, "do": name}
-        for name in ("good", "crash", "kill", "stop", "damage", "folder", "broken", "last")
+        for name in ("good", "crash", "kill", "stop", "damage", "folder", "broken", "early", "last")
     ]
     code, output, _ = sweep(runs)
     assert code == 1
@@ -112,10 +117,10 @@ def test_other_runs_continue_after_a_crash_and_finished_runs_are_not_repeated(sw
     assert "metrics.jsonl:1 is not a line of metrics" in lines["damage"]
     assert "folder/metrics.jsonl: cannot be read (Is a directory)" in lines["folder"]
     assert "broken/results.json is damaged: it has no scores" in lines["broken"]
-    assert "finished" in lines["last"]
-    code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, runs[-1]])
-    assert code == 0 and output.count("finished before") == 2
-    assert [calls(sweep.runs / name) for name in ("good", "crash", "last")] == [1, 2, 1]
+    assert "finished" in lines["early"] and "finished" in lines["last"]
+    code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, *runs[-2:]])
+    assert code == 0 and output.count("finished before") == 3
+    assert [calls(sweep.runs / name) for name in ("good", "crash", "early", "last")] == [1, 2, 1, 1]
 
 
 def test_fine_tuning_is_finished_if_its_results_exist(sweep):

@@ -15,7 +15,7 @@ from xlj import adapt, convert
 from xlj.adaptation import sentences, stages
 from xlj.adaptation.pieces import Choice
 from xlj.adaptation.stages import AdaptRequest, Folders
-from xlj.checkpoints import stored_models
+from xlj.checkpoints import metrics, stored_models
 from xlj.checkpoints.stored_models import Leaf
 from xlj.checkpoints.workdir import LOCK
 from xlj.config import ConfigError, parse
@@ -26,7 +26,6 @@ from xlj.evaluation.probes import Files
 from xlj.inference.pretrained import Pretrained
 from xlj.interop.sentence_modules import Dense, SentenceModules
 from xlj.retrieval import search
-from xlj.training import metrics
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def test_pretraining_returns_the_logged_metrics(tiny, tmp_path, monkeypatch):
 
 
 def test_errors_in_a_hook_are_reported_and_the_run_continues(tmp_path, monkeypatch, capsys):
-    from xlj.training.metrics import Metrics, read
+    from xlj.checkpoints.metrics import Metrics, read
 
     (tmp_path / "bad_hook.py").write_text("def log(step, values):\n    1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -21,7 +21,7 @@ import zstandard
 
 from xlj import align_documents
 from xlj import config as schema
-from xlj.checkpoints import reading
+from xlj.checkpoints import metrics, reading
 from xlj.checkpoints.workdir import finished_run
 from xlj.cli import configs, sentence_vectors
 from xlj.config import ConfigError, Data, record
@@ -45,7 +45,6 @@ from xlj.io.malformed import Skipping
 from xlj.retrieval import sentence_files
 from xlj.tools.reporting import runs
 from xlj.tools.sweeping import runner
-from xlj.training import metrics
 from xlj.word_alignment import gold_alignments, sentence_pairs
 
 TEXT = "The cat sleeps.\nDie Katze schläft, sagt er.\n\nPaka analala.\n一只猫在睡觉。\n" * 3

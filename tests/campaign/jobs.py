@@ -187,8 +187,7 @@ def _digest_of_rows(folder: Path) -> str:
 
 def _digest_of_run(workdir: Path) -> str:
     """Returns a digest of the last checkpoint, the metrics, and the scores of fine-tuning."""
-    from xlj.checkpoints import reading
-    from xlj.training import metrics
+    from xlj.checkpoints import metrics, reading
 
     results = [reading.find(workdir).meta["digests"]]
     for line in metrics.read(workdir):

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import servers
 
-from xlj.checkpoints import reading, stored_models
+from xlj.checkpoints import metrics, reading, stored_models
 from xlj.checkpoints.workdir import only_run, resolve
 from xlj.config import ConfigError, parse
 from xlj.io import atomic, storage
 from xlj.io.storage import to_path
-from xlj.training import loop, metrics, start
+from xlj.training import loop, start
 
 pytestmark = pytest.mark.cloud
 

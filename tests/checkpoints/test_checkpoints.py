@@ -13,14 +13,14 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.checkpoints import compatibility, reading, stored_models, writing
+from xlj.checkpoints import compatibility, metrics, reading, stored_models, writing
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model, parse
 from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.atomic import GrowingFiles
 from xlj.sharding import meshes, trees
-from xlj.training import loop, metrics, start, state
+from xlj.training import loop, start, state
 
 
 def abstract_state(tiny, store, devices=1):
@@ -238,12 +238,17 @@ def test_a_workdir_stands_for_its_best_checkpoint_which_stores_a_layer(
     """The best checkpoint is kept; the layer of the config has priority over the stored layer."""
     tiny.train.best_metric, tiny.evaluation.alignment.layer = metric, layer
     vocabulary = Vocabulary.load(store.vocabulary_file)
+    scores = {}
     writer = writing.Checkpointer(
-        tmp_path, parse(tiny), store.manifest, vocabulary, keep=1, keep_best=bool(metric)
+        tmp_path, parse(tiny), store.manifest, vocabulary, keep=1, scores=scores
     )
-    for step, score in enumerate((0.3, 0.7, None, 0.5), 1):
-        writer.save(step, {"params": {"weight": np.ones(3)}}, score, layer=step - 2)
+    log = metrics.Metrics(GrowingFiles(tmp_path), 0)
+    for step, value in enumerate((0.3, 0.7, None, 0.5), 1):
+        log.log(step, {} if value is None else {"eval/x": value})
+        scores.update(metrics.scores(metrics.read(tmp_path), metric))
+        writer.save(step, {"params": {"weight": np.ones(3)}}, layer=step - 2)
     writer.close()
+    log.close()
     assert reading.steps(tmp_path) == sorted({chosen, 4})
     found = stored_models.find(tmp_path)
     assert found.folder == tmp_path / f"checkpoints/{chosen}"

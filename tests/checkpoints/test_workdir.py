@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from xlj.checkpoints import reading
+from xlj.checkpoints import metrics, reading
 from xlj.checkpoints.workdir import only_run
 from xlj.config import ConfigError, parse
 from xlj.io import atomic
 from xlj.io.atomic import GrowingFiles
-from xlj.training import loop, metrics, start
+from xlj.training import loop, start
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from xlj import align, phrasebook, retrieve, score, search
-from xlj.checkpoints import reading
+from xlj.checkpoints import metrics, reading
 from xlj.config import ConfigError, Mesh, default, parse
 from xlj.config.choices import AlignmentOptions
 from xlj.data.rows.preparing import prepare_rows
@@ -32,7 +32,7 @@ from xlj.models.segments import whole_examples
 from xlj.retrieval import beir, changed_sentences
 from xlj.retrieval.embedder import Embedder
 from xlj.sharding import meshes, trees
-from xlj.training import loop, metrics, start
+from xlj.training import loop, start
 from xlj.training.state import State
 from xlj.word_alignment import gold_alignments
 from xlj.word_alignment.aligner import Aligner

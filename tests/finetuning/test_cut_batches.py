@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from xlj.checkpoints import metrics
 from xlj.config import Config, finetuning, schema
 from xlj.data.labelled.features import Features
 from xlj.data.rows import batches as row_batches
@@ -14,7 +15,6 @@ from xlj.data.tokenizer.layout import PAD
 from xlj.finetuning import task_data, task_runs
 from xlj.objectives.supervised.options import supervised
 from xlj.tasks.tagging import Tagging
-from xlj.training import metrics
 
 LENGTH, ROWS, PER_STEP = 72, 60, 4
 

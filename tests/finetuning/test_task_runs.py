@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from xlj import phrasebook
-from xlj.checkpoints import reading, stored_models
+from xlj.checkpoints import metrics, reading, stored_models
 from xlj.config import ConfigError, finetuning
 from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.labelled.features import Features
@@ -22,7 +22,6 @@ from xlj.finetuning import task_results, task_runs
 from xlj.finetuning.task_data import ExampleSet, TaskData
 from xlj.finetuning.task_scores import SCORE
 from xlj.tasks.question_answering import QuestionAnswering
-from xlj.training import metrics
 
 pytestmark = pytest.mark.usefixtures("one_device")
 

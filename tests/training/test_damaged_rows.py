@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from xlj import config as schema
+from xlj.checkpoints import metrics
 from xlj.config import parse
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.store import RowStore
-from xlj.training import loop, metrics, start
+from xlj.training import loop, start
 
 
 @pytest.mark.extra

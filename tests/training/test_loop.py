@@ -25,7 +25,7 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
     devices(1)
     tiny.objectives.tlm.batch_size, tiny.model.layers = 0, 1
     tiny.optimizer.schedule, tiny.optimizer.warmup_steps = "constant", 6
-    tiny.train.keep_checkpoints = 1
+    tiny.train.keep_checkpoints, tiny.train.best_metric = 1, "eval/x/score"
     tiny.optimizer.weight_decay, tiny.train.seed, tiny.train.eval_every = 0.03, 7, 1
     tiny.train.gradient_accumulation_steps, tiny.train.batch_warmup = 2, 2
     calls, sizes, evaluated = [], [], []
@@ -51,9 +51,9 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
     for tiny.train.steps, phases_of_run in ((2, {}), (4, {"fall": FALL})):
         tiny.phases = ml_collections.ConfigDict(phases_of_run)
         config = parse(tiny)
-        loop.train(start.prepare(config, tmp_path, store), [probe], best="eval/x/score")
+        loop.train(start.prepare(config, tmp_path, store), [probe])
     # The best checkpoint, the one before the rate falls, and the last one.
-    assert reading.steps(tmp_path) == [2, 3, 4]
+    assert reading.steps(tmp_path) == [1, 3, 4]
     assert all(count == total > 0 for count, total in bars) and len(bars) >= 2
     assert [number for number, *_ in calls] == [0, 1, 2, 3]
     assert {seed for _, seed, _ in calls} == {7} and sizes == [1, 1, 2, 2]
@@ -67,35 +67,32 @@ def test_steps_get_their_rates_and_batch_sizes_and_step_0_evaluates_initial_para
     assert (evaluated[1][1] != evaluated[0][1]).any()
 
 
-@pytest.mark.parametrize("stop_at, expected", [(0, []), (2, [(2, None, False)])])
-def test_a_run_that_stops_in_an_evaluation_saves_the_step_without_a_score(
+@pytest.mark.parametrize("stop_at, expected", [(0, []), (2, [(1, True), (2, False)])])
+def test_a_run_that_stops_in_an_evaluation_saves_the_step_as_not_measured(
     tiny, store, tmp_path, devices, monkeypatch, stop_at, expected
 ):
     """The evaluation of the initial state follows the first step, of which nothing is saved."""
     devices(1)
     tiny.objectives.tlm.batch_size, tiny.model.layers, tiny.train.eval_rows = 0, 1, 0
-    tiny.train.eval_every = 1
+    tiny.train.eval_every, tiny.train.best_metric = 1, "eval/x/score"
 
     def score(state, check):
         if int(state.progress.step) == stop_at:
             raise Interrupted
         return {"eval/x/score": 1.0}
 
-    def save(checkpointer, step, parts, score, measured, tokens, layer):
-        saved.append((step, score, measured))
+    def save(checkpointer, step, parts, measured, tokens, layer):
+        saved.append((step, measured))
 
     saved = []
     monkeypatch.setattr(writing.Checkpointer, "save", save)
     run = start.prepare(parse(tiny), tmp_path, store)
-    outcome = loop.train(run, [score], best="eval/x/score")
+    outcome = loop.train(run, [score])
     assert (outcome.step, outcome.finished, saved) == (stop_at, False, expected)
 
 
-def test_the_best_checkpoint_has_the_highest_value_or_with_a_minus_the_lowest():
-    line = {"eval/x/aer": 0.25, "eval/x/agreement": 0.5, "eval/y": float("nan")}
-    assert loop._score(line, "eval/x/agreement") == 0.5
-    assert loop._score(line, "-eval/x/aer") == -0.25
-    assert loop._score(line, "eval/y") is loop._score({}, "eval/y") is loop._score(line, "") is None
+def test_a_metric_that_does_not_exist_is_an_error():
+    line = {"eval/x/aer": 0.25, "eval/x/agreement": 0.5}
     loop._check_metric(line, "-eval/x/aer")
     loop._check_metric(line, "")
     with pytest.raises(ConfigError, match=r"has no metric eval/x/aet; did you mean eval/x/aer\?"):

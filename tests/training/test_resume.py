@@ -266,10 +266,11 @@ def test_an_interrupted_evaluation_is_repeated_on_resume(
     devices(1)
     tiny.objectives.tlm.batch_size, tiny.model.layers = 0, 1
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
-    config, best = parse(tiny), "eval/x/score"
+    tiny.train.best_metric = "eval/x/score"
+    config = parse(tiny)
 
     def train(workdir, *probes):
-        return loop.train(start.prepare(config, workdir, store), probes, best)
+        return loop.train(start.prepare(config, workdir, store), probes)
 
     train(tmp_path / "whole", probe())
     stopped = tmp_path / "stopped"
@@ -285,8 +286,8 @@ def test_an_interrupted_evaluation_is_repeated_on_resume(
     assert lines(stopped) == lines(tmp_path / "whole")
     assert digests(stopped)["params"] == digests(tmp_path / "whole")["params"]
     assert digests(stopped)["optimizer"] == digests(tmp_path / "whole")["optimizer"]
-    if step == 3:  # the best checkpoint, although it was saved without a score
-        assert 3 in reading.steps(stopped)
+    # Step 3 is the best one, also if it was saved before it was evaluated.
+    assert [reading.best(workdir).step for workdir in (stopped, tmp_path / "whole")] == [3, 3]
     before = (stopped / "metrics.jsonl").stat().st_mtime_ns
     assert train(stopped, probe()).finished
     assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
@@ -304,7 +305,7 @@ def test_ctrl_c_saves_and_a_second_one_names_the_step_to_resume_from(
     config, before = parse(tiny), signal.getsignal(signal.SIGINT)
 
     def train(*signals):
-        return loop.train(start.prepare(config, tmp_path, store), [probe(1, signals)], "")
+        return loop.train(start.prepare(config, tmp_path, store), [probe(1, signals)])
 
     with pytest.raises(KeyboardInterrupt, match="without saving; .* resumes from step 2"):
         train(signal.SIGINT, signal.SIGINT)

@@ -2,7 +2,7 @@
 
 import json
 
-from xlj.training import metrics
+from xlj.checkpoints import metrics
 from xlj.training.loop import Outcome
 from xlj.training.run_flops import Counts
 from xlj.training.summary import summary

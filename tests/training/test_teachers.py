@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import xlj
-from xlj.checkpoints import stored_models
+from xlj.checkpoints import metrics, stored_models
 from xlj.config import ConfigError, parse
 from xlj.conversion import exporting
 from xlj.data.rows.preparing import prepare_rows
 from xlj.inference import pretrained
 from xlj.retrieval import embedder
 from xlj.retrieval.teaching import teachers_of
-from xlj.training import metrics, start, teachers
+from xlj.training import start, teachers
 
 pytestmark = pytest.mark.usefixtures("one_device")
 NAME = "sentence_distillation"

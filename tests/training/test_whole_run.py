@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from xlj.api import runs
-from xlj.checkpoints import reading, stored_models
+from xlj.checkpoints import metrics, reading, stored_models
 from xlj.config import ConfigError, parse
 from xlj.data.rows import draws
 from xlj.data.rows.batches import Batches
@@ -20,7 +20,7 @@ from xlj.data.rows.draws import BLOCK
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.tokenizer.layout import PAD
 from xlj.distributed.preemption import Preemption
-from xlj.training import loop, metrics, schedule, start
+from xlj.training import loop, schedule, start
 from xlj.training.evaluation import by_phase
 from xlj.training.schedule import Schedule
 

@@ -2,14 +2,17 @@
 
 import dataclasses
 import json
+import shutil
 
 import pytest
 
 import xlj
-from xlj.checkpoints import stored_models
+from xlj import align
+from xlj.checkpoints import reading, stored_models, writing
+from xlj.config import ConfigError, build
 from xlj.config.choices import AlignmentOptions
 from xlj.conversion.exporting import export
-from xlj.conversion.importing import import_folder
+from xlj.conversion.importing import import_folder, store
 from xlj.training.start import Start
 from xlj.word_alignment import defaults
 
@@ -37,6 +40,70 @@ def test_checkpoints_and_folders_record_training_on_pairs(trained, checkpoint, t
         import_folder(folder, imported)
         for source in map(stored_models.find, (folder, imported)):
             assert source.trained_on_pairs == on_pairs
+
+
+@pytest.fixture(scope="module")
+def aligner(random_encoder, tmp_path_factory):
+    """The path of a checkpoint with its options of alignment, among them the layer that its run
+    chose. `folder` beside it is its export."""
+    path = tmp_path_factory.mktemp("aligner") / "checkpoint"
+    options = AlignmentOptions("itermax", "apart", -1, 1.5)
+    sections = {"model": random_encoder.model, "evaluation": {"alignment": options}}
+    config = build(json.loads(json.dumps(sections, default=dataclasses.asdict)))
+    writing.write_params(
+        path,
+        random_encoder.params,
+        config,
+        random_encoder.vocabulary,
+        ["en"],
+        {reading.ALIGNED_LAYER: 3},
+    )
+    export(str(path), path.with_name("folder"))
+    return path, dataclasses.replace(options, layer=3)
+
+
+def test_conversions_keep_the_options_of_alignment_and_the_layer_if_it_remains(
+    random_encoder, aligner, tmp_path
+):
+    path, options = aligner
+    import_folder(path.with_name("folder"), tmp_path / "imported")
+    for whole in (path, path.with_name("folder"), tmp_path / "imported"):
+        assert stored_models.find(whole).alignment == options, whole
+    export(str(path), tmp_path / "cut", layer=2)
+    source = stored_models.find(path)
+    shallow = dataclasses.replace(source.model, layers=2)
+    store(tmp_path / "trimmed", source, random_encoder.params, shallow, random_encoder.vocabulary)
+    for name in ("cut", "trimmed"):
+        without = dataclasses.replace(options, layer=-1)
+        assert stored_models.find(tmp_path / name).alignment == without, name
+
+
+def test_a_folder_aligns_as_its_checkpoint(aligner, tmp_path, call):
+    path, folder = aligner[0], aligner[0].with_name("folder")
+    (tmp_path / "pairs.tsv").write_text("der Hund schläft heute\tthe dog sleeps today\n")
+    run = (align.main, f"--input={tmp_path}/pairs.tsv", "--output=-", "--scores")
+    links = [call(*run, f"--checkpoint={model}") for model in (path, folder)]
+    assert links[0].out and links[0].out == links[1].out
+    assert "by itermax, sentences encoded apart, layer 3" in links[1].err
+    assert call(*run, f"--checkpoint={folder}", "--layer=2").out != links[0].out
+
+
+@pytest.mark.parametrize(
+    "recorded, message",
+    [
+        (["argmax"], r"\['argmax'\] is not a JSON object"),
+        ({"layer": 4}, "layer is 4; it must be at most 3"),
+        ({"layer": "3"}, "layer is '3'"),
+        ({"method": "argmin"}, "did you mean argmax"),
+        ({"layers": 3}, "layers; did you mean layer"),
+    ],
+)
+def test_impossible_options_in_a_folder_are_an_error(aligner, tmp_path, recorded, message):
+    folder = shutil.copytree(aligner[0].with_name("folder"), tmp_path / "folder")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"word_alignment": recorded}))
+    with pytest.raises(ConfigError, match=f"config.json: word_alignment: .*{message}"):
+        stored_models.find(folder)
 
 
 def test_a_run_inherits_training_on_pairs_with_the_layers(trained, checkpoint, tiny):

@@ -79,3 +79,5 @@ def test_pairs_and_links_train_an_aligner(folder, tmp_path, call):
     assert (scores["method"], scores["encode"]) == ("argmax", "apart")
     assert scores["layer"] == metrics[best]["eval/word_alignment/layer"]
     assert aligned(f"pairs/checkpoints/{best}") == scores
+    export(str(tmp_path / "pairs"), tmp_path / "exported")
+    assert aligned("exported") == scores

@@ -111,7 +111,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         made = probes.make(
             start.config, files, start.store, start.vocabulary, start.trained_on_pairs
         )
-        outcome = loop.train(start, made, start.config.train.best_metric)
+        outcome = loop.train(start, made)
     return PretrainingRun(**vars(outcome))
 
 

@@ -29,6 +29,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from jax.sharding import Mesh
 
+from xlj.checkpoints import metrics
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, Model
 from xlj.config.families import options_of
@@ -53,9 +54,10 @@ COMMITTED = "commit_success.txt"
 PARAMS, AVERAGE = "params", "average"
 """The items of a checkpoint that contain parameters: the step's parameters, and their moving
 average."""
-SCORE, ALIGNED_LAYER = "score", "aligned_layer"
-"""Optional entries of the description: the value of the metric that selects the best checkpoint,
-and the layer that word alignment uses unless the config or the user names one."""
+ALIGNED_LAYER = "aligned_layer"
+"""An optional entry of the description: the layer that word alignment uses unless the config or the
+user names one. If the step was not measured when it was saved, its line of metrics has the layer
+(`LAYER_METRIC`)."""
 _REMEDY = (
     "to resume from the previous checkpoint, move this folder to another place, or set "
     "--config.train.damaged_checkpoint=before"
@@ -84,10 +86,6 @@ class Checkpoint:
         """Whether the model, or the model that it was trained from, was trained on pairs that are
         encoded together."""
         return bool(self.meta.get(TRAINED_ON_PAIRS)) or trains_on_pairs(self.config())
-
-    def best_metric(self) -> str:
-        """Returns the metric of the best checkpoint, which commands load; empty: the latest one."""
-        return str(self.config().get("train", {}).get("best_metric", ""))
 
     def digest(self) -> str:
         """Returns the SHA-256 of the description, which contains the digests of all tensors."""
@@ -183,26 +181,25 @@ def orbax_path(folder: AnyPath) -> epath.Path:
     return epath.Path(str(folder.absolute()))
 
 
-def best(workdir: AnyPath) -> Checkpoint | None:
+def best(workdir: AnyPath) -> Checkpoint:
     """Returns the checkpoint of a workdir with the highest score; of equal scores, the latest one.
 
-    Scores of another `train.best_metric` than that of the latest checkpoint do not count, and
-    damaged descriptions of earlier checkpoints are skipped with a message. None if no checkpoint
-    has a score.
+    The metrics of the run have the scores, by the `train.best_metric` of the latest checkpoint.
+    Checkpoints with damaged descriptions are skipped with a message. Without scores, the function
+    returns the latest checkpoint.
 
     Raises:
-      CheckpointError: if the description of the latest checkpoint is damaged.
+      ConfigError: if the description of the latest checkpoint or a line of metrics is damaged.
     """
-    latest, *earlier = [workdir / "checkpoints" / str(step) for step in reversed(steps(workdir))]
-    scored = [read_meta(latest)]
-    metric = scored[0].best_metric()
-    for folder in earlier:
+    latest = find(workdir)
+    metric = str(latest.config().get("train", {}).get("best_metric", ""))
+    scores = metrics.scores(metrics.read(workdir), metric) if metric else {}
+    for step in metrics.rank(scores, steps(workdir)):
         try:
-            scored.append(read_meta(folder))
+            return read_meta(workdir / "checkpoints" / str(step))
         except CheckpointError as error:
             print(f"skipped: {error}", file=sys.stderr)
-    scored = [each for each in scored if SCORE in each.meta and each.best_metric() == metric]
-    return max(scored, key=lambda each: (each.meta[SCORE], each.step), default=None)
+    return latest
 
 
 def steps(workdir: AnyPath) -> list[int]:

@@ -11,20 +11,21 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import DTypeLike
 
-from xlj.checkpoints import reading
+from xlj.checkpoints import metrics, reading
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.workdir import finished_run, resolve
-from xlj.config import ConfigError, Model
+from xlj.config import ConfigError, Model, fields
 from xlj.config.choices import AlignmentOptions
 from xlj.config.paths import scheme_of
 from xlj.config.task import TASK, Task, task_of_model
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
 from xlj.interop import from_hugging_face, model_card, sentence_modules, tokenizer_files
-from xlj.interop.folder import TRAINED_ON_PAIRS
+from xlj.interop.folder import CONFIG, TRAINED_ON_PAIRS, WORD_ALIGNMENT, Folder
 from xlj.interop.sentence_modules import Dense, SentenceModules
 from xlj.interop.task_heads import TASKS
 from xlj.io import hub, json_file
+from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath, Url
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.contrast.options import trained_vectors
@@ -65,7 +66,7 @@ class StoredModel:
       checkpoint: the checkpoint; None for a Hugging Face folder.
       report: a printable report on the tensors of a Hugging Face folder: used, ignored, missing.
       alignment: the options of word alignment in the run's config (`evaluation.alignment`), with
-        the layer that the run has chosen.
+        the layer that the run has chosen, or those in config.json.
       labels: names of the classes or tags of the task head, in order.
       task: the task for which the model was fine-tuned; None without a task head.
       separators: the number of `</s>` that the task head expects between the sentences of a pair.
@@ -123,8 +124,8 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
         if run := finished_run(path):
             path = path / "checkpoints" / str(run["step"])
         checkpoint = reading.find(path, key)
-        if checkpoint.folder != path and checkpoint.best_metric():
-            checkpoint = reading.best(path) or checkpoint
+        if checkpoint.folder != path:
+            checkpoint = reading.best(path)
     except CheckpointError as error:
         raise CheckpointError(f"{error}{_hub_hint(path)}") from error.__cause__
     except OSError as error:  # a bucket's server
@@ -241,14 +242,37 @@ def _read_sentence_modules(checkpoint: Checkpoint) -> SentenceModules | None:
 def _read_alignment_options(checkpoint: Checkpoint) -> AlignmentOptions:
     """Returns the alignment options of a run's config, and the layer that the run has chosen.
 
-    Configs of fine-tuning have defaults.
+    Configs of fine-tuning have defaults. The layer of a checkpoint that was saved in an interrupted
+    evaluation is in the metrics of its workdir.
     """
     recorded = checkpoint.config().get("evaluation", {}).get("alignment", {})
     names = (field.name for field in dataclasses.fields(AlignmentOptions))
     options = AlignmentOptions(**{name: recorded[name] for name in names if name in recorded})
     if options.layer < 0:
-        layer = checkpoint.meta.get(reading.ALIGNED_LAYER, options.layer)
+        layer = checkpoint.meta.get(reading.ALIGNED_LAYER, -1)
+        if not checkpoint.meta["measured"]:
+            lines = metrics.read(checkpoint.folder.parent.parent)
+            of_step = (line for line in lines if line["step"] == checkpoint.step)
+            layer = next(of_step, {}).get(metrics.LAYER_METRIC, layer)
         options = dataclasses.replace(options, layer=layer)
+    return options
+
+
+def _alignment_of_folder(folder: Folder, model: Model) -> AlignmentOptions:
+    """Returns the alignment options in config.json.
+
+    Raises:
+      ConfigError: if an option does not exist or has an impossible value.
+    """
+    recorded = folder.config.get(WORD_ALIGNMENT, {})
+    try:
+        if not isinstance(recorded, dict):
+            raise ConfigError(f"{quoted(recorded)} is not a JSON object")
+        options = fields.build(AlignmentOptions, recorded)
+        if options.layer > model.layers:
+            raise ConfigError(f"layer is {options.layer}; it must be at most {model.layers}")
+    except ConfigError as error:
+        raise ConfigError(f"{folder.path / CONFIG}: {WORD_ALIGNMENT}: {error}") from None
     return options
 
 
@@ -292,6 +316,7 @@ def of_folder(path: Path) -> StoredModel:
         leaves,
         digest,
         report=report,
+        alignment=_alignment_of_folder(imported.folder, imported.model),
         labels=imported.labels,
         task=task,
         separators=separators,

@@ -1,10 +1,10 @@
 """Writes checkpoints asynchronously. A checkpoint appears complete, or does not appear."""
 
 import contextlib
-import operator
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from xlj.checkpoints import reading
+from xlj.checkpoints import metrics, reading
 from xlj.checkpoints.digests import digests
 from xlj.checkpoints.reading import FORMAT, CheckpointError, orbax_path, seal, tensor_types
 from xlj.config import Config, ConfigError, record
@@ -31,6 +31,23 @@ process that is killed while it deletes files leaves no incomplete checkpoint am
 _PIECE_BYTES = 64 << 20
 
 
+class _KeepBest:
+    """A preservation policy of Orbax that keeps the best checkpoint.
+
+    Args:
+      scores: the argument of `Checkpointer`.
+    """
+
+    def __init__(self, scores: Mapping[int, float]):
+        self._scores = scores
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: object) -> list[bool]:
+        """Returns whether to keep each checkpoint, an object with `step`."""
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        best = metrics.rank(self._scores, steps)[:1]
+        return [step in best for step in steps]
+
+
 class Checkpointer:
     """Writes the checkpoints of one run.
 
@@ -41,8 +58,8 @@ class Checkpointer:
       vocabulary: the vocabulary of the rows, which each checkpoint contains.
       keep: the number of latest checkpoints that are kept.
       keep_steps: steps whose checkpoints are always kept.
-      keep_best: whether the checkpoint with the highest score is always kept. If several
-        checkpoints have this score, the latest of them is kept.
+      scores: the scores of the run's steps, which grow with the run (`metrics.scores`). The best
+        checkpoint is always kept.
       from_pairs: whether the model from which the run started was trained on pairs that are encoded
         together.
 
@@ -58,19 +75,14 @@ class Checkpointer:
         vocabulary: Vocabulary,
         keep: int,
         keep_steps: tuple[int, ...] = (),
-        keep_best: bool = False,
+        scores: Mapping[int, float] = MappingProxyType({}),
         from_pairs: bool = False,
     ):
-        score = operator.itemgetter("score")
         policies = [
             preservation_policy.LatestN(keep),
             preservation_policy.CustomSteps(list(keep_steps)),
+            _KeepBest(scores),
         ]
-        if keep_best:
-            best = preservation_policy.BestN(
-                get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False
-            )
-            policies.append(best)
         reading.silence_orbax()
         self.keep_steps = keep_steps
         self._folder = workdir / "checkpoints"
@@ -78,7 +90,6 @@ class Checkpointer:
         self._from_pairs = from_pairs
         options = ocp.CheckpointManagerOptions(
             preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
-            best_fn=score if keep_best else None,
             enable_async_checkpointing=True,
             single_host_load_and_broadcast=True,  # other hosts may get an outdated list of files
             cleanup_tmp_directories=True,
@@ -92,7 +103,6 @@ class Checkpointer:
         self,
         step: int,
         items: Mapping[str, PyTree],
-        score: float | None = None,
         measured: bool = True,
         tokens: int = 0,
         layer: int | None = None,
@@ -101,7 +111,6 @@ class Checkpointer:
 
         Args:
           items: items of the run's state by name. Parts without arrays are not written.
-          score: the score that selects the best checkpoint; None if the step was not evaluated.
           measured: whether the run's files already contain the metrics of this step.
           tokens: the number of tokens of text, without padding, that the run has read.
           layer: the layer that word alignment should use; None to store no layer.
@@ -130,15 +139,13 @@ class Checkpointer:
             tasks=tasks,
             text=file_bytes(manifest.recipe),
             **{TRAINED_ON_PAIRS: True} if self._from_pairs else {},
-            **{reading.SCORE: score} if score is not None else {},
             **{reading.ALIGNED_LAYER: layer} if layer is not None else {},
         )
-        metrics = None if score is None else {"score": score}
         saved = {name: ocp.args.StandardSave(part) for name, part in items.items()}
         with self._writing():
             self._manager.wait_until_finished()
             self._delete_files()
-            self._manager.save(step, args=_composite(meta, vocabulary, **saved), metrics=metrics)
+            self._manager.save(step, args=_composite(meta, vocabulary, **saved))
 
     def close(self) -> None:
         """Waits until all checkpoints are written.

@@ -453,9 +453,16 @@ class Train(Section, path="train"):
     best_metric: str = key(
         "",
         "metric of the evaluation, such as eval/word_alignment/agreement, that selects the best "
-        "checkpoint. The checkpoint with the highest value is kept in addition, and commands load "
-        "it from the workdir instead of the latest one. With a minus before the name, the lowest "
-        "value is the best. Empty: the latest checkpoints only",
+        "checkpoint. Each evaluation then saves a checkpoint. The one with the highest value is "
+        "kept in addition, and commands load it from the workdir instead of the latest one. With a "
+        "minus before the name, the lowest value is the best. Empty: the latest checkpoints only",
+    )
+    patience: int = key(
+        0,
+        "number of evaluations in a row without a better train.best_metric after which the run "
+        "ends; only evaluations in the last of `phases` count. 0: the run ends after train.steps",
+        low=0,
+        used_when=only_if_set("train.best_metric"),
     )
     damaged_checkpoint: str = key(
         "stop",

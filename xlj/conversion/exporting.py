@@ -3,7 +3,8 @@
 import dataclasses
 from pathlib import Path
 
-from xlj.checkpoints import stored_models
+from xlj.checkpoints import metrics, stored_models
+from xlj.checkpoints.metrics import Line
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import finished_run
 from xlj.config import ConfigError, Model
@@ -22,8 +23,6 @@ from xlj.interop.task_heads import auto_class
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.training import metrics
-from xlj.training.metrics import Line
 
 
 def export(
@@ -68,8 +67,14 @@ def export(
     exported = to_hugging_face.plan(
         source.leaves, model, vocabulary, headless, source.labels, own, bool(sentence)
     )
+    alignment = source.alignment
+    if alignment.layer > model.layers:
+        alignment = dataclasses.replace(alignment, layer=-1)
     exported = dataclasses.replace(
-        exported, task=source.task, trained_on_pairs=source.trained_on_pairs
+        exported,
+        task=source.task,
+        trained_on_pairs=source.trained_on_pairs,
+        alignment=alignment,
     )
     if graphs:
         graphs.check(exported)

@@ -50,7 +50,16 @@ def store(
       source: the model that was converted.
       **entries: entries to add to the checkpoint's description.
     """
-    config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
+    alignment = dataclasses.asdict(source.alignment)
+    if model.layers != source.model.layers:
+        alignment["layer"] = -1  # the layers have other numbers
+    config = build(
+        {
+            "init_from": str(source.folder),
+            "model": dataclasses.asdict(model),
+            "evaluation": {"alignment": alignment},
+        }
+    )
     for head in TASKS.keys() & params.keys():
         length = model.positions - FIRST_POSITION
         task = SUPERVISED[TASKS[head]](length=length, labels=source.labels)

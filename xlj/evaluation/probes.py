@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xlj.checkpoints.metrics import LAYER_METRIC
 from xlj.config import HELD_OUT, Config, ConfigError, Model, row_kinds
 from xlj.config.choices import AlignmentOptions
 from xlj.config.languages import is_english
@@ -38,7 +39,7 @@ from xlj.retrieval.changed_sentences import Changed
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.pair_scores import Vectors, pair_cosines
 from xlj.sharding.trees import Params
-from xlj.training.evaluation import LAYER_METRIC, Check, Probe, by_phase
+from xlj.training.evaluation import Check, Probe, by_phase
 from xlj.training.state import State
 from xlj.word_alignment import defaults, gold_alignments, sentence_pairs
 from xlj.word_alignment.aligner import Aligner

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from xlj import config as schema
-from xlj.checkpoints import stored_models
+from xlj.checkpoints import reading, stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import Config, ConfigError, durations
@@ -32,7 +32,7 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.supervised.head import head_of
 from xlj.objectives.supervised.options import supervised
 from xlj.sharding import meshes
-from xlj.training import loop, metrics
+from xlj.training import loop
 from xlj.training.duration_steps import resolve_percentages
 from xlj.training.evaluation import Check
 from xlj.training.schedule import count_layers, describe_lowest_rates, rate_for_size
@@ -211,7 +211,7 @@ def _prepare_runs(
         rows = {language: examples.rows for language, examples in group_data.train.items()}
         cache = Path(config.data.cache).expanduser()
         store = task_data.write_rows(cache, task.objective, rows, source.vocabulary())
-        first_config = _training_config(config, data.labels, store, source)
+        first_config = _training_config(config, group_data, store, source)
         for seed in range(config.train.seed, config.train.seed + task.seeds):
             train = dataclasses.replace(first_config.train, seed=seed)
             run_config = dataclasses.replace(first_config, train=train)
@@ -244,13 +244,9 @@ def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
         _, dev_scores = evaluator.scores(state.params, data.dev, "dev", check)
         return task_scores.metrics_of(dev_scores, task, plan.languages)
 
-    probes, best = ([probe], SCORE) if data.dev else ([], "")
-    outcome = loop.train(start, probes, best)
-    if not outcome.finished:
+    if not loop.train(start, [probe] if data.dev else []).finished:
         return None
-    step = outcome.step
-    if task.select != "last":
-        step = hosts.broadcast(lambda: _best_step(folder))
+    step = hosts.broadcast(lambda: reading.best(folder).step)
     chosen = stored_models.find(folder / "checkpoints" / str(step)).params(start.mesh)
     scores: dict[str, Scores] = {}
     for split, sets in (("dev", data.dev), ("test", data.test)):
@@ -263,27 +259,26 @@ def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
     return TaskRun(plan.languages, seed, step, scores["dev"], scores["test"], folder)
 
 
-def _best_step(folder: Path) -> int:
-    """Returns the step with the highest score on dev, and among equal scores the latest step."""
-    lines = [line for line in metrics.read(folder) if line["step"] and SCORE in line]
-    return int(max(lines, key=lambda line: (line[SCORE], line["step"]))["step"])
-
-
 def _training_config(
-    config: Config, labels: tuple[str, ...], store: RowStore, source: StoredModel
+    config: Config, data: TaskData, store: RowStore, source: StoredModel
 ) -> Config:
-    """Returns the config of the training loop for the first seed."""
+    """Returns the config of the training loop for the first seed.
+
+    Args:
+      data: the data of the run.
+    """
     task = config.task
     kind_option: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
     options = supervised(task.effective_kind)(
         batch_size=task.batch_size,
         length=task.length,
-        labels=labels,
+        labels=data.labels,
         loss=task.loss,
         **kind_option,
     )
     steps = _steps(config, sum(task.train.rows for task in store.manifest.tasks))
-    train = dataclasses.replace(config.train, steps=steps, keep_checkpoints=1)
+    best = SCORE if data.dev and task.select != "last" else ""
+    train = dataclasses.replace(config.train, steps=steps, keep_checkpoints=1, best_metric=best)
     changed, _ = resolve_percentages(dataclasses.replace(config, train=train))
     train = dataclasses.replace(changed.train, checkpoint_every=changed.train.eval_every)
     return dataclasses.replace(

@@ -22,6 +22,9 @@ INDEX = "model.safetensors.index.json"
 TRAINED_ON_PAIRS = "trained_on_pairs"
 """The key of config.json, and of the description of a checkpoint, that is true if the model was
 trained on pairs that are encoded together, as in TLM."""
+WORD_ALIGNMENT = "word_alignment"
+"""The key of config.json with the options of word alignment that differ from the defaults
+(`AlignmentOptions`)."""
 
 _MAX_NAME = 255  # the maximum length of a file name, in characters
 _ARGUMENTS = "training_args.bin"  # written by transformers' trainer; has no weights

@@ -12,6 +12,7 @@ import numpy as np
 
 from xlj import families
 from xlj.config import ConfigError, Model
+from xlj.config.choices import AlignmentOptions
 from xlj.config.families import options_of
 from xlj.config.sections import BIASES
 from xlj.config.task import Task
@@ -24,7 +25,7 @@ from xlj.families.interface import POOLER, SURPLUS, TOKEN_TYPE, WHOLE, Architect
 from xlj.families.modern import is_local
 from xlj.families.xlm_r import XLJ
 from xlj.interop import model_config, task_heads, tokenizer_files
-from xlj.interop.folder import CONFIG, INDEX, TRAINED_ON_PAIRS, WEIGHTS
+from xlj.interop.folder import CONFIG, INDEX, TRAINED_ON_PAIRS, WEIGHTS, WORD_ALIGNMENT
 from xlj.interop.sentence_modules import SENTENCE
 from xlj.interop.task_heads import TASKS
 from xlj.io import atomic
@@ -59,6 +60,7 @@ class ExportPlan:
       own: the name of the kind of task if user code defines this kind; empty for xlj's kinds.
       task: the task of the head, for its description; None for a general description.
       trained_on_pairs: whether the model was trained on pairs that are encoded together.
+      alignment: the options of word alignment.
     """
 
     architecture: Architecture
@@ -69,6 +71,7 @@ class ExportPlan:
     own: str = ""
     task: Task | None = None
     trained_on_pairs: bool = False
+    alignment: AlignmentOptions = AlignmentOptions()
 
     @property
     def hf_task(self) -> HuggingFace | None:
@@ -345,6 +348,9 @@ def write(
     ]
     config |= _token_ids(architecture, vocabulary)
     config |= {TRAINED_ON_PAIRS: True} if exported.trained_on_pairs else {}
+    defaults = dataclasses.asdict(AlignmentOptions()).items()
+    chosen = dict(dataclasses.asdict(exported.alignment).items() - defaults)
+    config |= {WORD_ALIGNMENT: chosen} if chosen else {}
     if architecture.model_type == XLJ.model_type:
         config["auto_map"] = _AUTO_MAP
         for name in ("configuration_xlj.py", "modeling_xlj.py"):

@@ -38,9 +38,6 @@ class Check(Protocol):
     def __call__(self, done: int = 0, /) -> object: ...
 
 
-LAYER_METRIC = "eval/word_alignment/layer"
-"""The metric whose value checkpoints store as the layer for word alignment."""
-
 Probe = Callable[[State, Check], Mapping[str, float]]
 """A function (state, check) -> metrics `eval/NAME/LANGUAGE/MEASURE`, by name. It calls `check`
 between batches. `check` raises `Interrupted` if the run should stop."""

@@ -2,23 +2,23 @@
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import jax
 import numpy as np
 
-from xlj.checkpoints import compatibility, reading
-from xlj.config import Config, ConfigError
+from xlj.checkpoints import compatibility, metrics, reading
+from xlj.config import Config, ConfigError, as_tree
 from xlj.config.fields import suggestion
 from xlj.data.rows.batches import Batches
 from xlj.distributed import hosts
 from xlj.io import json_file
 from xlj.io.storage import AnyPath
 from xlj.sharding import meshes
-from xlj.training import memory, metrics
+from xlj.training import memory
 from xlj.training import state as states
-from xlj.training.evaluation import LAYER_METRIC, Probe
+from xlj.training.evaluation import Probe
 from xlj.training.resources import Resources, RunState, metrics_due, open_run, write_metrics
 from xlj.training.run_flops import Counts, RunFlops
 from xlj.training.start import Start
@@ -35,7 +35,7 @@ class Outcome:
     """The number of finished steps; 0 if the run stopped before it saved a checkpoint."""
     finished: bool
     """False if a signal (SIGTERM) stopped the run before the last step, or before the evaluation of
-    the last step."""
+    the last step. `train.patience` can make a step before `train.steps` the last one."""
     workdir: AnyPath
     checkpoint: AnyPath
     """Folder of the checkpoint of `step`. It does not exist if `step` is 0."""
@@ -48,7 +48,7 @@ class Outcome:
         return metrics.read(self.workdir)
 
 
-def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome:
+def train(start: Start, probes: Sequence[Probe] = ()) -> Outcome:
     """Trains from the latest checkpoint, if any, to the last step or until a stop is requested.
 
     Before the first step, process 0 prints the numbers of steps, tokens, passes and operations of
@@ -58,20 +58,18 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
       start: the result of `xlj.training.start.prepare`.
       probes: further evaluations. They run every `train.eval_every` steps, after the evaluation on
         held-out rows.
-      best: name of a metric. The checkpoint with the highest value of this metric is kept, in
-        addition to the checkpoints that are kept without it. With a minus before the name, the
-        lowest value is the best. Empty to keep no best checkpoint.
 
     Raises:
       ConfigError: before the first step, if a checkpoint or model is damaged, or if its tensors do
-        not fit the run. After the first evaluation, if it has no metric `best`. Later, if loss or
-        gradient were not finite in more than `train.max_skipped_steps` steps in a row. At any time,
-        if a device runs out of memory or a file cannot be written.
+        not fit the run. After the first evaluation, if it has no metric `train.best_metric`. Later,
+        if loss or gradient were not finite in more than `train.max_skipped_steps` steps in a row.
+        At any time, if a device runs out of memory or a file cannot be written.
       KeyboardInterrupt: after Ctrl-C. After the first Ctrl-C, the run finishes the step and saves
         it. A second Ctrl-C stops the run without saving. The message names the step from which the
         run will resume.
     """
-    config, latest, total = start.config, start.latest, start.config.train.steps
+    config, latest, best = start.config, start.latest, start.config.train.best_metric
+    last_step, scores = partial(metrics.last_step, as_tree(config)), _read_scores(start)
     batches = Batches(start.store, config)
     flops = RunFlops(config, batches)
 
@@ -80,21 +78,21 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         return Outcome(done, finished, start.workdir, folder, flops.until(done))
 
     if latest is not None:
-        finished = latest.step == total and _is_measured(latest, start.workdir)
+        finished = latest.step >= last_step(scores) and _is_measured(latest, start.workdir)
         _print_changes(latest, config, finished)
         if finished:
-            return outcome(total, finished=True)
+            return outcome(latest.step, finished=True)
     _print_costs(start, flops)
     with (
         memory.explain_out_of_memory(config),
         _naming_step(start.workdir),
-        open_run(start, batches, flops, probes, best) as (run, resources),
+        open_run(start, batches, flops, probes, scores) as (run, resources),
     ):
         first = states.copy_for_evaluation(run.state) if latest is None else None
         if latest is not None and not run.is_measured:
-            if not write_metrics(run, resources):
-                _save(run, resources, best)
-        for batch, tokens in resources.prefetch if run.is_measured or first else ():
+            write_metrics(run, resources)
+        goes_on = run.is_measured and run.done < last_step(run.scores)
+        for batch, tokens in resources.prefetch if goes_on or first else ():
             _take_step(run, resources, batch, tokens)
             if first is not None:
                 # The initial state is evaluated after the first step, so that the first step need
@@ -106,19 +104,23 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                     break
                 _check_metric(initial.line, best)
                 first = None
-            if any(metrics_due(config, run.done)):
+            logs, evaluates = metrics_due(config, run.done)
+            if logs or evaluates:
                 resources.step_memory.release()
             stops = not write_metrics(run, resources) or resources.preemption.requested()
-            is_kept = run.done in (total, *resources.checkpointer.keep_steps)
-            if stops or is_kept or run.done % config.train.checkpoint_every == 0:
-                _save(run, resources, best)
+            stops |= run.done >= last_step(run.scores)
+            is_due = run.done % config.train.checkpoint_every == 0 or (bool(best) and evaluates)
+            if stops or is_due or run.done in resources.checkpointer.keep_steps:
+                _save(run, resources)
+            if evaluates and run.is_measured:
+                _check_metric(run.line, best)  # a resumed run may have another metric
             if stops:
                 break
-            if metrics_due(config, run.done)[1]:
-                _check_metric(run.line, best)  # a resumed run may have another metric
         for step, skipped_in_a_row in run.in_flight:
             _check_finite(resources, step, skipped_in_a_row)
-    finished = run.is_measured and run.done == total
+    finished = run.is_measured and run.done >= last_step(run.scores)
+    if finished and run.done < config.train.steps:
+        _print_early_end(start)
     if resources.preemption.by_user and not finished:
         saved = f"saved step {run.done:,}; the same command resumes from it"
         raise KeyboardInterrupt(saved if run.done else "nothing was saved; the run will start over")
@@ -153,20 +155,15 @@ def _take_step(run: RunState, resources: Resources, batch: Batch, tokens: int) -
     bar.update(round(schedule.tokens(0, run.done)) - bar.n)
 
 
-def _save(run: RunState, resources: Resources, best: str) -> None:
-    """Starts to write a checkpoint.
-
-    Args:
-      best: the metric that selects the best checkpoint; empty for none.
-    """
+def _save(run: RunState, resources: Resources) -> None:
+    """Starts to write a checkpoint."""
     with resources.clock.paused():
         resources.step_memory.release()
         resources.files.send(now=True)  # no checkpoint is stored before the metrics of its steps
-        layer = run.line.get(LAYER_METRIC)
+        layer = run.line.get(metrics.LAYER_METRIC)
         resources.checkpointer.save(
             run.done,
             run.state.items(),
-            score=_score(run.line, best),
             measured=run.is_measured,
             tokens=resources.clock.seen(),
             layer=None if layer is None else int(layer),
@@ -184,13 +181,17 @@ def _check_metric(line: Mapping[str, float], best: str) -> None:
         )
 
 
-def _score(line: Mapping[str, float], best: str) -> float | None:
-    """Returns the value of the metric that selects the best checkpoint; None if no finite one is
-    due."""
-    value = line.get(best.removeprefix("-"))
-    if value is None or not math.isfinite(value):
-        return None
-    return -value if best.startswith("-") else value
+def _read_scores(start: Start) -> dict[int, float]:
+    """Returns the scores of the steps up to the latest checkpoint; process 0 reads them."""
+    best = start.config.train.best_metric
+    if not best:
+        return {}
+
+    def read() -> list[tuple[int, float]]:
+        lines = (line for line in metrics.read(start.workdir) if line["step"] <= start.done)
+        return [*metrics.scores(lines, best).items()]
+
+    return dict(hosts.broadcast(read))
 
 
 def _is_measured(latest: reading.Checkpoint, workdir: AnyPath) -> bool:
@@ -236,6 +237,18 @@ def _print_costs(start: Start, flops: RunFlops) -> None:
     print(f"operations of the run: {flops.until(steps)}\n", flush=True)
 
 
+def _print_early_end(start: Start) -> None:
+    """Prints why a run ended before `train.steps`, and the best checkpoint."""
+    if jax.process_index() == 0:
+        train = start.config.train
+        print(
+            f"{train.best_metric} has not improved in {train.patience} evaluations "
+            f"(train.patience), so the run ends before train.steps={train.steps}; the best "
+            f"checkpoint is {reading.best(start.workdir).folder}",
+            flush=True,
+        )
+
+
 def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -> None:
     """Prints which config keys have changed since the checkpoint.
 
@@ -245,8 +258,8 @@ def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -
         return
     if finished:
         print(
-            f"{latest.folder}: this run is finished (step {latest.step}); "
-            "raise train.steps to continue it"
+            f"{latest.folder}: this run is finished (step {latest.step}); raise "
+            f"train.{'steps' if latest.step == config.train.steps else 'patience'} to continue it"
         )
     for change in compatibility.changes(latest, config):
         print(f"no effect: {change}" if finished else f"resuming: {change}", flush=True)

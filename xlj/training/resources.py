@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from tqdm import tqdm
 
 from xlj import __version__
-from xlj.checkpoints import compatibility, reading, writing
+from xlj.checkpoints import compatibility, metrics, reading, writing
 from xlj.config import Config, Model, Options, record
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.store import Corpus
@@ -31,7 +31,7 @@ from xlj.io.own_process import StepMemory
 from xlj.objectives.objective import abstract_rows, build
 from xlj.sharding import meshes
 from xlj.sharding.devices import ROWS
-from xlj.training import initialisation, metrics
+from xlj.training import initialisation
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation, Probe, by_phase
 from xlj.training.prefetch import Prefetch
@@ -175,6 +175,8 @@ class RunState:
     """Whether the metrics that are due after `done` steps are written."""
     line: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """The metrics after `done` steps; empty if none are due."""
+    scores: dict[int, float] = dataclasses.field(default_factory=dict)
+    """The scores of the steps that were evaluated so far (`metrics.scores`)."""
     in_flight: collections.deque[tuple[int, jax.Array]] = dataclasses.field(
         default_factory=collections.deque
     )
@@ -207,14 +209,19 @@ class Resources:
 
 @contextlib.contextmanager
 def open_run(
-    start: Start, batches: Batches, flops: RunFlops, probes: Sequence[Probe], best: str
+    start: Start,
+    batches: Batches,
+    flops: RunFlops,
+    probes: Sequence[Probe],
+    scores: dict[int, float],
 ) -> Iterator[tuple[RunState, Resources]]:
     """Initialises the state of a run, and opens its resources during a `with` statement.
 
     No file in the workdir changes before the state is complete.
 
     Args:
-      probes, best: the arguments of `xlj.training.loop.train`.
+      probes: the argument of `xlj.training.loop.train`.
+      scores: the scores of the steps up to the latest checkpoint (`metrics.scores`).
     """
     config, latest, done, workdir = start.config, start.latest, start.done, start.workdir
     is_measured = latest is not None and latest.meta["measured"]
@@ -228,7 +235,8 @@ def open_run(
         waits = Waits(bar)
         with waits.on("initialising the state", "first_state"):
             abstract = states.abstract(config, batches.corpus, start.mesh)
-            run = RunState(initialisation.first_state(start, abstract), done, is_measured)
+            state = initialisation.first_state(start, abstract)
+            run = RunState(state, done, is_measured, scores=scores)
         sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
         steps = jitted_steps(config, batches.corpus, start.mesh, sharding)
         evaluate = by_phase(config, partial(_evaluation, start, batches))
@@ -236,7 +244,7 @@ def open_run(
         files = enter(GrowingFiles(workdir))
         last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
         log = enter(metrics.Metrics(files, last_line, jax.process_index() == 0, hook))
-        checkpointer = enter(_checkpointer(start, best))
+        checkpointer = enter(_checkpointer(start, scores))
         prefetch = enter(Prefetch(batches, start.mesh, done, config.train.steps))
         tokens = latest.meta["tokens"] if latest is not None else 0
         resources = Resources(
@@ -275,20 +283,17 @@ def _closing(resource: Resource) -> Iterator[Resource]:
     resource.close()
 
 
-def _checkpointer(start: Start, best: str) -> writing.Checkpointer:
+def _checkpointer(start: Start, scores: Mapping[int, float]) -> writing.Checkpointer:
     """Returns the writer of checkpoints, which keeps the checkpoints before decays."""
     earlier = reading.list_all(start.workdir)
-    pre_decay = compatibility.pre_decay_steps(start.config, earlier)
-    # Checkpoints whose metrics are not written yet may be the best ones, so they are kept too.
-    unmeasured = [each.step for each in earlier if best and not each.meta["measured"]]
     return writing.Checkpointer(
         start.workdir,
         start.config,
         start.store.manifest,
         start.vocabulary,
         keep=start.config.train.keep_checkpoints,
-        keep_steps=(*pre_decay, *unmeasured),
-        keep_best=bool(best),
+        keep_steps=compatibility.pre_decay_steps(start.config, earlier),
+        scores=scores,
         from_pairs=start.started_from_pairs,
     )
 
@@ -375,6 +380,8 @@ def write_metrics(run: RunState, resources: Resources) -> bool:
     if line:
         of_run = {"flops": resources.flops.until(done).xlj} | resources.waits.measures()
         resources.metrics.log(done, line | of_run)
+    best = resources.start.config.train.best_metric
+    run.scores.update(metrics.scores([{"step": done, **line}], best))
     run.state, run.line, run.is_measured = state, line, True
     return True
 

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xlj.checkpoints.metrics import Line
 from xlj.config import Config, Phase, lookup
 from xlj.data.rows import draws
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.draws import BLOCK
 from xlj.data.rows.store import RowStore
 from xlj.optimizers import Rates
-from xlj.training.metrics import Line
 
 
 class ScheduledStep(NamedTuple):

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping
 
-from xlj.training import metrics
+from xlj.checkpoints import metrics
 from xlj.training.loop import Outcome
 
 _MOST = 24  # lines of a table that are printed; the file of metrics has all

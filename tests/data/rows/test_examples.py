@@ -9,6 +9,7 @@ import pytest
 
 import xlj
 from xlj import config as schema
+from xlj.checkpoints import metrics
 from xlj.config import ConfigError, parse, row_kinds
 from xlj.conversion import exporting
 from xlj.data.rows.batches import Batches
@@ -18,7 +19,7 @@ from xlj.data.text import examples
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models import encoder, segments
-from xlj.training import loop, metrics, start
+from xlj.training import loop, start
 
 LENGTH = 64
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from xlj import config as schema
+from xlj.checkpoints import metrics
 from xlj.config import ConfigError, objectives, parse, row_kinds
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
@@ -19,7 +20,7 @@ from xlj.data.rows.request import request_of
 from xlj.data.rows.store import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.training import loop, metrics, start
+from xlj.training import loop, start
 
 CODE = """
 import dataclasses

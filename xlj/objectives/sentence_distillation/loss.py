@@ -42,8 +42,13 @@ def objective(
     The teacher is not a part of the run: its vectors are fields of the rows. So a training step
     costs the same for any teacher, and the teacher's vocabulary and sizes are free.
     """
-    names = ("layer", "pooling", "dense", "activation")
-    encode = partial(head.encode, **{name: getattr(options, name) for name in names})
+    encode = partial(
+        head.encode,
+        layer=options.layer,
+        pooling=options.pooling,
+        dense=options.dense,
+        activation=options.activation,
+    )
 
     def count(inputs: TaughtInputs) -> dict[str, jax.Array]:
         return {name: len(inputs.texts) * inputs.is_real.sum(1)}

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TypeGuard
 from xml.etree.ElementTree import Element
 
+from xlj.checkpoints.metrics import Line
 from xlj.evaluation import adaptation_record
 from xlj.io.json_file import Json, Record
 from xlj.io.markup import Content, document, node, table
 from xlj.tools.reporting import headline
 from xlj.tools.reporting.charts import Series, draw_bars, draw_curves
 from xlj.tools.reporting.runs import Run
-from xlj.training.metrics import Line
 
 _LOWER_IS_BETTER = ("loss", "perplexity", "aer", "xsim", "xsimpp")
 _SUMMARIES = ("average", "transfer_gap")

@@ -5,14 +5,14 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from xlj.checkpoints import metrics
+from xlj.checkpoints.metrics import Line
 from xlj.config import ConfigError
 from xlj.config.fields import flat
 from xlj.distributed import hosts
 from xlj.evaluation import adaptation_record
 from xlj.io import json_file
 from xlj.io.json_file import Record
-from xlj.training import metrics
-from xlj.training.metrics import Line
 
 _CONFIG, _RESULTS, _SWEEP = "config.json", "results.json", "sweep.json"
 _MACHINE = "machine.json"

@@ -20,13 +20,13 @@ from types import FrameType
 
 from tqdm import tqdm
 
+from xlj.checkpoints import metrics
 from xlj.config import ConfigError
 from xlj.config.fields import flat
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.io.own_process import CONTINUE
 from xlj.tools.sweeping.definition import Run
-from xlj.training import metrics
 
 
 def run_all(
@@ -238,11 +238,16 @@ def is_finished(run: Run, config: Record) -> bool:
     since an exit code belongs to one call of the command, and sweeps do not get the exit codes of
     submitted runs.
     """
-    steps = config.get("train", {}).get("steps")
-    if steps is None:
+    if config.get("train", {}).get("steps") is None:
         return (run.workdir / _RESULTS).exists()
-    is_evaluated = any(line["step"] == steps for line in metrics.read(run.workdir, damaged=[]))
-    return is_evaluated and (run.workdir / f"checkpoints/{steps}").exists()
+    file, lines = run.workdir / _CONFIG, metrics.read(run.workdir, damaged=[])
+    if not file.exists():
+        return False
+    started = json_file.read_object(file)  # with all durations in steps
+    scores = metrics.scores(lines, started["train"].get("best_metric", ""))
+    last = metrics.last_step(started, scores)
+    is_evaluated = any(line["step"] == last for line in lines)
+    return is_evaluated and (run.workdir / f"checkpoints/{last}").exists()
 
 
 def record_start(run: Run, config: Record) -> None:

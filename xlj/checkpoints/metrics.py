@@ -1,17 +1,21 @@
 """Metrics of a run: lines of `WORKDIR/metrics.jsonl`, and TensorBoard events in `tensorboard/`.
 
-Repeating a run gives the same values, except for keys under `time/`.
+Repeating a run gives the same values, except for keys under `time/`. The scores in these lines
+select the best checkpoint, and end a run (`train.patience`). They do not depend on interruptions: a
+run repeats an interrupted evaluation when it resumes.
 """
 
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
+from xlj.config.fields import ConfigTree
 from xlj.config.user_code import function_of
 from xlj.io import atomic, json_file
 from xlj.io.atomic import GrowingFiles, as_config_error
@@ -22,6 +26,8 @@ FILE = "metrics.jsonl"
 SCHEDULE = "schedule.json"
 """A file in the workdir with the schedule of the run (`training/schedule.py`): a JSON object
 whose key `lines` has a list of objects with `step` and numbers by name."""
+LAYER_METRIC = "eval/word_alignment/layer"
+"""The metric whose value checkpoints store as the layer for word alignment."""
 
 
 class Metrics:
@@ -160,3 +166,55 @@ def read(workdir: AnyPath, damaged: list[str] | None = None) -> list[Line]:
         else:
             damaged.append(f"{path.name}:{number} is not a line of metrics")
     return parsed
+
+
+def scores(lines: Iterable[Line], metric: str) -> dict[int, float]:
+    """Returns the score of each evaluated step, by step. Higher scores are better.
+
+    Step 0 has no score, because it has no checkpoint. The score of a value that is not finite is
+    minus infinity.
+
+    Args:
+      lines: the lines of metrics.
+      metric: the value of `train.best_metric`: the name of a metric; with a minus before the name,
+        the score is the negative value. No step has a score if it is empty.
+    """
+    name, sign = metric.removeprefix("-"), -1 if metric.startswith("-") else 1
+    values = {line["step"]: line[name] for line in lines if line["step"] and name in line}
+    return {
+        step: float(sign * value) if math.isfinite(value) else -math.inf
+        for step, value in values.items()
+    }
+
+
+def rank(by_step: Mapping[int, float], steps: Collection[int]) -> list[int]:
+    """Returns the steps that have a score, the best first; of equal scores, the latest first.
+
+    Args:
+      by_step: the result of `scores`.
+    """
+    return sorted({*steps} & by_step.keys(), key=lambda n: (by_step[n], n), reverse=True)
+
+
+def last_step(config: ConfigTree, by_step: Mapping[int, float]) -> int:
+    """Returns the step after which a run ends.
+
+    It is `train.steps`, or the evaluation at which the scores have not risen in `train.patience`
+    evaluations. Only evaluations in the last of `phases` count.
+
+    Args:
+      config: the config of the run as nested dicts, with all durations in steps.
+      by_step: the result of `scores`.
+    """
+    patience = config["train"].get("patience", 0)
+    phases = config.get("phases", {}).values()
+    begin = max((phase["start_step"] for phase in phases), default=0)
+    best, worse = -math.inf, 0
+    for step in sorted(by_step) if patience else ():
+        if step > begin:
+            worse = 0 if by_step[step] > best else worse + 1
+            best = max(best, by_step[step])
+            if worse == patience:
+                return step
+    steps: int = config["train"]["steps"]
+    return steps
