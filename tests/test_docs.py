@@ -215,7 +215,8 @@ def test_commands_exist(page):
 
 
 MEASURED = re.compile(
-    r"(?<![\w.,-])(\d[\d,]*(?:\.\d+)?)(?: times|[\s-]?(?:%|points|tokens/s|sentences/s|MB|GiB))"
+    r"(?<![\w.,-])(\d[\d,]*(?:\.\d+)?)"
+    r"(?: times|[\s-]?(?:%|points|tokens/s|sentences/s|minutes|MB|GB|GiB))"
 )
 """A number that was measured, with its unit."""
 SUMMARIES = [ROOT / "README.md", *(ROOT / f"docs/{n}.md" for n in ("index", "beside_others"))]
@@ -232,7 +233,7 @@ def test_numbers_of_a_summary_are_on_the_page_to_which_its_paragraph_links(page)
         links = re.findall(r"\(((?:docs/)?(?:benchmarks|results|experiments/\w+)\.md)", paragraph)
         linked = " ".join((page.parent / link).read_text("utf-8") for link in links)
         known = {number.replace(",", "") for number in re.findall(r"\d[\d,]*(?:\.\d+)?", linked)}
-        for number in MEASURED.findall(re.sub(r"\]\([^)]*\)", "]", paragraph)):
+        for number in MEASURED.findall(re.sub(r"\]\([^)]*\)|`[^`]*`", "]", paragraph)):
             plain = number.replace(",", "")
             digits = len(plain.partition(".")[2])
             assert plain in {f"{float(each):.{digits}f}" for each in known}, (number, paragraph)
