@@ -1,5 +1,5 @@
 """Hooks of MkDocs for links to files outside the site, for the ranking of search results, for bars
-in tables, and for short code with hyphens.
+in tables, and for line breaks.
 
 A link from a page to a file outside the site becomes a link to the repository (`repo_url` in
 mkdocs.yml). Without `repo_url`, only the text of the link remains. A link to a file that does not
@@ -17,7 +17,9 @@ RESULTS = ("experiments/", "results.md", "benchmarks.md", "roadmap.md", "archite
 """Pages that the search ranks below other pages, because they contain almost all words: results,
 and the structure of the code."""
 log = logging.getLogger("mkdocs.hooks.site_hooks")
-SHORT_CODE = re.compile(r"<code>(?=[^<]*-)([^<\n]{1,28})</code>")
+INLINE_CODE = re.compile(r"<code>[^<\n]*</code>")
+CODE_WORD = re.compile(r"(?<=[>\s:/=,.])[^<>\s:/=,.]{2,28}(?=[<\s:/=,.])")
+"""A part of inline code that stays on one line: between two of the characters in brackets."""
 LINK = re.compile(r"(?<!!)\[([^][]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
@@ -50,8 +52,9 @@ def on_page_markdown(markdown: str, page, config, files) -> str:
 def on_page_content(html: str, page, config, files) -> str:
     r"""Hook of MkDocs: replaces `\|`, the Markdown for a bar in a table cell, by `|`.
 
-    It also marks inline code with a hyphen that fits into a line of a phone, so that site.css keeps
-    it on one line.
+    It also marks the words of inline code, so that site.css keeps each on one line, and keeps the
+    sign of a percentage on the line of its number.
     """
     html = re.sub(r"<td>.*?</td>", lambda cell: cell[0].replace(r"\|", "|"), html, flags=re.DOTALL)
-    return SHORT_CODE.sub(r'<code class="short">\1</code>', html)
+    html = re.sub(r"(?<=\d) %(?![^<]*</code>)", "\u00a0%", html)
+    return INLINE_CODE.sub(lambda code: CODE_WORD.sub(r"<span>\g<0></span>", code[0]), html)

@@ -55,6 +55,22 @@ def test_pictures_are_readable_in_light_and_dark_mode_and_on_a_phone(drawn):
                     assert end <= width, (name, element.text)
 
 
+def test_upright_labels_end_below_the_line_above_them(drawn):
+    for name, text in drawn.items():
+        texts = list(etree.fromstring(text).iter(TEXT))
+        lines = [
+            tuple(float(element.get(axis)) for axis in "xy")
+            for element in texts
+            if element.get("x") and not {"middle", "end"} & set(element.get("class", "").split())
+        ]
+        for element in texts:
+            if place := re.match(r"translate\((\S+) (\S+)\)", element.get("transform", "")):
+                right, bottom = map(float, place.groups())
+                top = bottom - sum(11 if c in "<>m" else 7.5 for c in element.text)  # wide font
+                above = [(x, y) for x, y in lines if x < right and top < y + 4 and y < bottom]
+                assert not above, (name, element.text)
+
+
 def grids(text):
     """Returns which squares of the grids of a picture are filled, bool [grids, length, length]."""
     squares = {}

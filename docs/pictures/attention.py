@@ -90,7 +90,7 @@ def grid(
     """Draws a pattern: a row for each query, a column for each key.
 
     Args:
-      top: the height at which the grid begins.
+      top: the baseline of the line above.
       tokens: the tokens that the encoder reads.
       pattern: bool [query, key], whether the query sees the key.
       predictions: the predicted token, by its index in the row.
@@ -99,7 +99,7 @@ def grid(
     Returns:
       The height at which the grid ends.
     """
-    top += 62
+    top += 72  # `<mask>`, upright, in a wide font
     drawing.text(LEFT - 8, top - 24, "key →", "end soft small")
     drawing.text(LEFT - 8, top - 8, "query ↓", "end soft small")
     for place, token in enumerate(tokens):
@@ -203,11 +203,11 @@ def back_translation() -> str:
     drawing.text(12, 22, "BTMLM, stage 1: generate, without gradient", "strong")
     drawing.text(12, 40, "Placeholders have the embedding of the target language.", "soft small")
     generated = dict(zip(places, pseudo, strict=True))
-    end = grid(drawing, 36, source, first, generated, {0: "not masked"})
+    end = grid(drawing, 40, source, first, generated, {0: "not masked"})
     end = legend(drawing, end, "generates") + 22
     drawing.text(12, end + 12, "Stage 2: predict, with gradient", "strong")
     predictions = {place: filled.tokens[place] for place in filled.predicted}
     notes = {places[0]: "pseudo-tokens"}
-    end = grid(drawing, end + 8, filled.read, second, predictions, notes)
+    end = grid(drawing, end + 12, filled.read, second, predictions, notes)
     legend(drawing, end)
     return drawing.render()

@@ -116,7 +116,7 @@ def word_alignment() -> str:
         "The pointer network compares the last vector of the masked",
         "token with those of the other sentence's words. Loss: TLM's",
         f"cross-entropy + {options.alignment_weight:g} × that of the label among these words.",
-        "Masked words of the other sentence point back in the same way.",
+        "Masked words of the other sentence do the same.",
     )
     return drawing.render()
 
@@ -198,7 +198,7 @@ def retrieval() -> str:
             if negative[i, j]:
                 marks = "←" * bool(allowed[i, j] == allowed[i].max())
                 marks += "↑" * bool(allowed[i, j] == allowed[:, j].max())
-                drawing.text(x + width - 9, y + 13, marks, "end ask small")
+                drawing.text(x + width - 6, y + 12, marks, "end ask small")
     y = top + 4 * height + 14
     for colour, text in (
         ("right", "a translation: should be similar"),
@@ -212,8 +212,8 @@ def retrieval() -> str:
         EDGE,
         y + 20,
         f"Loss: binary cross-entropy of cosine / {Retrieval().temperature:g}, for each pair twice",
-        "the translation and both hardest negatives. With loss=softmax:",
-        "a softmax over all other sentences of both sides instead.",
+        "the translation and both hardest negatives; loss=softmax:",
+        "a softmax over all other sentences of both sides.",
     )
     return drawing.render()
 
@@ -243,11 +243,11 @@ def word_hmm() -> str:
     y = drawing.lines(
         EDGE,
         246,
-        "Emission: the product of the vectors of the source token (layer",
-        f"{options.layer}, the embeddings) and of the generated piece, against pieces",
-        "of other sentences. Jump: a learned number for each distance.",
+        "Emission: the product of the vectors of the source token",
+        f"(layer {options.layer}, the embeddings) and of the generated piece, against",
+        "pieces of other sentences. Jump: a number for each distance.",
     )
-    likelihood = "Loss: −log likelihood of both sentences, each given the other."
+    likelihood = "Loss: −log likelihood of each sentence, given the other."
     y = drawing.lines(EDGE, y, likelihood, classes="ask")
     drawing.lines(
         EDGE,

@@ -228,7 +228,7 @@ def aligners() -> str:
 
 def _objectives(title: str, corner: str) -> str:
     numbers = table("experiments/objectives.md", corner)
-    return bars(title, {"": {name: row["layer 3"] for name, row in numbers.items()}}, 226)
+    return bars(title, {"": {name: row["layer 3"] for name, row in numbers.items()}}, 238)
 
 
 def objectives_aer() -> str:
