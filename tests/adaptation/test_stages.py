@@ -333,23 +333,33 @@ def test_rows_are_at_most_as_long_as_the_positions_of_the_model(tiny):
         assert stages._with_length_of(source, config).data.length == length
 
 
-def test_ranking_trains_the_layer_that_the_sentence_modules_pool(tiny):
-    """Dense modules belong to the measured vectors too. Layers of the recipe are kept."""
+def test_ranking_trains_the_vectors_that_the_sentence_modules_pool(tiny):
+    """Dense modules belong to the measured vectors too. Values that were chosen are kept."""
     config = parse(tiny)
     evaluation = dataclasses.replace(config.evaluation.retrieval, layer=1)
     evaluation = dataclasses.replace(config.evaluation, retrieval=evaluation)
     chosen = dataclasses.replace(config, evaluation=evaluation)
     plain, weights = SimpleNamespace(sentence=None), {"sentence/1/kernel": np.eye(2)}
     leaves = {name: Leaf((2, 2), lambda value=value: value) for name, value in weights.items()}
-    source = SimpleNamespace(
-        sentence=SentenceModules(), model=config.model, leaves=leaves | {"norm": None}
-    )
-    assert stages._with_layer_of_modules(plain, config) == config
-    for given, expected in ((config, (2, 2)), (chosen, (2, 1))):
-        changed = stages._with_layer_of_modules(source, given)
-        assert (changed.objectives.retrieval.layer, changed.evaluation.retrieval.layer) == expected
+
+    def source_of(*pooling):
+        modules = SentenceModules(pooling=pooling)
+        return SimpleNamespace(sentence=modules, model=config.model, leaves=leaves | {"norm": None})
+
+    assert stages._with_vectors_of_modules(plain, config) == config
+    own = ("objectives.retrieval.pooling",)
+    for given, pooling, explicit, expected in (
+        (config, "mean", (), (2, "mean", 2)),
+        (chosen, "cls", (), (2, "first", 1)),
+        (config, "cls", own, (2, "text", 2)),
+        (config, "weightedmean", (), (2, "text", 2)),
+    ):
+        changed = stages._with_vectors_of_modules(source_of(pooling), given, explicit)
+        ranking = changed.objectives.retrieval
+        assert (ranking.layer, ranking.pooling, changed.evaluation.retrieval.layer) == expected
+    source = source_of("mean")
     trained = stages._with_modules(Pretrained({"norm": 1}, config.model, None), source)
-    assert trained.sentence == SentenceModules() and trained.params["norm"] == 1
+    assert trained.sentence == source.sentence and trained.params["norm"] == 1
     assert trained.params["sentence"]["1"]["kernel"].tolist() == [[1, 0], [0, 1]]
 
 

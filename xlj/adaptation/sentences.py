@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config, ConfigError
 from xlj.config.checks import check_values
-from xlj.interop.sentence_modules import SENTENCE
+from xlj.interop.sentence_modules import SENTENCE, SentenceModules
 
 if TYPE_CHECKING:
     from xlj.adaptation.stages import AdaptRequest
@@ -78,7 +78,7 @@ def through_modules(source: StoredModel, flag: str = "--from") -> dict[str, Any]
             f"{flag}={source.folder} has no sentence modules, so it is no sentence encoder; export "
             "it with python -m xlj.convert export --pooling=mean"
         )
-    pooling = {"mean": "mean", "cls": "first"}.get(" ".join(modules.pooling))
+    pooling = pooling_of(modules)
     dense = modules.steps[0] if modules.steps else None
     is_simple = not any(modules.steps[1:]) and not (dense and dense.residual)
     if pooling is None or not (is_simple and modules.include_prompt):
@@ -94,6 +94,11 @@ def through_modules(source: StoredModel, flag: str = "--from") -> dict[str, Any]
     if dense:
         keys |= {"dense": dense.outputs, "bias": dense.bias, "activation": dense.activation}
     return keys
+
+
+def pooling_of(modules: SentenceModules) -> str | None:
+    """Returns the pooling of modules as a value of `choices.POOLINGS`; None for another pooling."""
+    return {"mean": "mean", "cls": "first"}.get(" ".join(modules.pooling))
 
 
 def frozen_modules(source: StoredModel) -> tuple[str, ...]:

@@ -167,7 +167,7 @@ def adapt(
         files = probes.read_files(config)
         samples = _sample(config, source.vocabulary())
         text = _test_text(config, request, samples, files)
-        config = _with_layer_of_modules(source, config)
+        config = _with_vectors_of_modules(source, config, explicit)
         if request.keeps_vectors:
             config = sentences.with_old_text(config, request)
         adapted_from, choices = _with_pieces(request, source, samples, folders, progress)
@@ -264,16 +264,22 @@ def _with_length_of(source: StoredModel, config: Config) -> Config:
     return dataclasses.replace(config, data=dataclasses.replace(config.data, length=length))
 
 
-def _with_layer_of_modules(source: StoredModel, config: Config) -> Config:
-    """Returns the config that ranks the vectors of the last layer if the model has sentence
-    modules, which pool this layer. Layers that the recipe or the user chose are kept."""
+def _with_vectors_of_modules(
+    source: StoredModel, config: Config, explicit: Collection[str] = ()
+) -> Config:
+    """Returns the config that ranks the vectors that the model's sentence modules pool, if it has
+    such modules: those of the last layer. Values that the recipe or the user chose are kept."""
     if source.sentence is None:
         return config
     replace, layer = dataclasses.replace, source.model.layers
     objectives, evaluation = config.objectives, config.evaluation
-    if objectives.retrieval.layer == -1:
-        ranking = replace(objectives.retrieval, layer=layer)
-        objectives = replace(objectives, options={**objectives.options, "retrieval": ranking})
+    ranking = objectives.retrieval
+    if ranking.layer == -1:
+        ranking = replace(ranking, layer=layer)
+    if "objectives.retrieval.pooling" not in explicit:
+        pooling = sentences.pooling_of(source.sentence) or ranking.pooling
+        ranking = replace(ranking, pooling=pooling)
+    objectives = replace(objectives, options={**objectives.options, "retrieval": ranking})
     for name in ("retrieval", "sts", "search"):
         section = getattr(evaluation, name)
         if section.layer == -1:
@@ -413,9 +419,10 @@ def _print_plan(
     elif not any(name.startswith(word_loss.HEAD) for name in source.leaves):
         print("the model has no head for masked words: the training starts with a new one")
     if source.sentence and not request.keeps_vectors and config.data.pairs:
+        ranking = config.objectives.retrieval
         print(
             f"sentence vectors: the modules of --from ({source.sentence.report()}); ranking trains "
-            f"the mean of layer {config.objectives.retrieval.layer}"
+            f"layer {ranking.layer}, pooling {ranking.pooling}"
         )
     elif source.sentence and not request.keeps_vectors:
         print(
