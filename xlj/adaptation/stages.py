@@ -414,21 +414,7 @@ def _print_plan(
     for each in choices:
         more = "more " if each.pieces else ""
         print(f"no {more}pieces for {each.language}: {each.reason}")
-    if source.sentence and request.keeps_vectors:
-        print(f"sentence vectors: {source.sentence.report()}; the teacher is --from")
-    elif not any(name.startswith(word_loss.HEAD) for name in source.leaves):
-        print("the model has no head for masked words: the training starts with a new one")
-    if source.sentence and not request.keeps_vectors and config.data.pairs:
-        ranking = config.objectives.retrieval
-        print(
-            f"sentence vectors: the modules of --from ({source.sentence.report()}); ranking trains "
-            f"layer {ranking.layer}, pooling {ranking.pooling}"
-        )
-    elif source.sentence and not request.keeps_vectors:
-        print(
-            "warning: text alone destroys the sentence vectors of --from; name --pairs, or keep "
-            "the vectors with --sentences"
-        )
+    _print_vectors(request, source, config)
     if not request.replay:
         print(
             "warning: without --replay the model forgets its old languages; name old languages "
@@ -450,6 +436,30 @@ def _print_plan(
     print(f"cost: {cost}")
     advice = plan.give_advice(counts, store, config, request.languages, cost.parameters)
     print(*advice, "", sep="\n", flush=True)
+
+
+def _print_vectors(request: AdaptRequest, source: StoredModel, config: Config) -> None:
+    """Prints what is trained: sentence vectors, and a new head for masked words."""
+    if not request.keeps_vectors and not any(
+        name.startswith(word_loss.HEAD) for name in source.leaves
+    ):
+        print("the model has no head for masked words: the training starts with a new one")
+    if source.sentence is None:
+        return
+    modules = source.sentence.report()
+    if request.keeps_vectors:
+        print(f"sentence vectors: {modules}; the teacher is --from")
+    elif config.data.pairs:
+        ranking = config.objectives.retrieval
+        print(
+            f"sentence vectors: the modules of --from ({modules}); ranking trains layer "
+            f"{ranking.layer}, pooling {ranking.pooling}"
+        )
+    else:
+        print(
+            "warning: text alone destroys the sentence vectors of --from; name --pairs, or keep "
+            "the vectors with --sentences"
+        )
 
 
 def _write_results(
