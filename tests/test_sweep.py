@@ -28,8 +28,8 @@ if "config.typo" in given:
     sys.exit("error: unknown config key typo")
 if "check" in given:
     seed = int(given.get("config.train.seed", 0))
-    train = {"seed": seed} if given.get("config.do") == "finetune" else {"seed": seed, "steps": 3}
-    config = {"train": train, "recipe": given["config"]}
+    steps = "5ep" if given.get("config.do") == "finetune" else 3
+    config = {"train": {"seed": seed, "steps": steps}, "recipe": given["config"]}
     if given.get("config.do") == "rows":
         config |= {"data": {"rows": "r", "alpha": 0.7, "languages": [], "vocabulary": ""}}
     if given.get("config.do") == "start":
@@ -121,6 +121,16 @@ def test_other_runs_continue_after_a_crash_and_finished_runs_are_not_repeated(sw
     code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, *runs[-2:]])
     assert code == 0 and output.count("finished before") == 3
     assert [calls(sweep.runs / name) for name in ("good", "crash", "early", "last")] == [1, 2, 1, 1]
+
+
+def test_a_run_with_a_damaged_config_is_not_finished(sweep):
+    """The run itself reports the damage; the other runs go on."""
+    runs = [{"name": name, "do": "good"} for name in ("half", "empty", "whole")]
+    sweep(runs)
+    (sweep.runs / "half/config.json").write_text('{"train": {')
+    (sweep.runs / "empty/config.json").write_text("{}")
+    assert sweep(runs)[1].count("finished before") == 1
+    assert [calls(sweep.runs / run["name"]) for run in runs] == [2, 2, 1]
 
 
 def test_fine_tuning_is_finished_if_its_results_exist(sweep):

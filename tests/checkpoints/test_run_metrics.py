@@ -14,6 +14,8 @@ def test_scores_are_the_values_of_the_metric_after_step_0():
         {"step": 3, "train/loss": 1.0},
         {"step": 4, "eval/x": math.nan},
         {"step": 6, "eval/x": 1},
+        {"step": 8, "eval/x": None},
+        {"step": 10, "eval/x": "1"},
     ]
     assert metrics.scores(lines, "eval/x") == {2: 0.25, 4: -math.inf, 6: 1.0}
     assert metrics.scores(lines, "-eval/x") == {2: -0.25, 4: -math.inf, 6: -1.0}

@@ -45,8 +45,17 @@ def test_a_changed_metric_counts_at_earlier_steps(train):
         train(8, "-eval/x/los")
 
 
-def test_a_damaged_earlier_checkpoint_is_skipped(train, tmp_path, capsys):
+def test_damaged_checkpoints_and_metrics_are_skipped(train, tmp_path, capsys):
     assert train(4, "-eval/x/loss") == 2
+    lines = (tmp_path / metrics.FILE).read_bytes()
+    for damaged, step, message in (
+        (b"{\n" + lines, "2", "skipped: metrics.jsonl:1 is not a line"),
+        (b"", "4", "has no -eval/x/loss of a checkpoint, so the latest is used"),
+    ):
+        (tmp_path / metrics.FILE).write_bytes(damaged)
+        assert stored_models.find(tmp_path).folder.name == step
+        assert message in capsys.readouterr().err
+    (tmp_path / metrics.FILE).write_bytes(lines)
     for file in (tmp_path / "checkpoints/2").rglob("*"):
         if file.is_file():
             file.write_bytes(b"{")

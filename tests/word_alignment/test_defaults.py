@@ -14,7 +14,7 @@ from xlj.config.choices import AlignmentOptions
 from xlj.conversion.exporting import export
 from xlj.conversion.importing import import_folder, store
 from xlj.training.start import Start
-from xlj.word_alignment import defaults
+from xlj.word_alignment import defaults, methods
 
 
 @pytest.mark.parametrize("on_pairs", [False, True])
@@ -42,22 +42,20 @@ def test_checkpoints_and_folders_record_training_on_pairs(trained, checkpoint, t
             assert source.trained_on_pairs == on_pairs
 
 
+def write(path, encoder, options, entries):
+    """Writes a checkpoint with options of alignment and these entries of its description."""
+    sections = {"model": encoder.model, "evaluation": {"alignment": options}}
+    config = build(json.loads(json.dumps(sections, default=dataclasses.asdict)))
+    writing.write_params(path, encoder.params, config, encoder.vocabulary, ["en"], entries)
+
+
 @pytest.fixture(scope="module")
 def aligner(random_encoder, tmp_path_factory):
     """The path of a checkpoint with its options of alignment, among them the layer that its run
     chose. `folder` beside it is its export."""
     path = tmp_path_factory.mktemp("aligner") / "checkpoint"
     options = AlignmentOptions("itermax", "apart", -1, 1.5)
-    sections = {"model": random_encoder.model, "evaluation": {"alignment": options}}
-    config = build(json.loads(json.dumps(sections, default=dataclasses.asdict)))
-    writing.write_params(
-        path,
-        random_encoder.params,
-        config,
-        random_encoder.vocabulary,
-        ["en"],
-        {reading.ALIGNED_LAYER: 3},
-    )
+    write(path, random_encoder, options, {reading.ALIGNED_LAYER: 3})
     export(str(path), path.with_name("folder"))
     return path, dataclasses.replace(options, layer=3)
 
@@ -76,6 +74,19 @@ def test_conversions_keep_the_options_of_alignment_and_the_layer_if_it_remains(
     for name in ("cut", "trimmed"):
         without = dataclasses.replace(options, layer=-1)
         assert stored_models.find(tmp_path / name).alignment == without, name
+
+
+def test_a_folder_without_the_head_of_a_method_has_the_default_method(random_encoder, tmp_path):
+    """Exports leave out the head that `hmm` needs."""
+    hmm, argmax = AlignmentOptions("hmm", "apart", 0), AlignmentOptions("argmax", "apart", 3)
+    write(tmp_path / "checkpoint", random_encoder, hmm, {})
+    export(str(tmp_path / "checkpoint"), tmp_path / "folder")
+    for name, options in (("checkpoint", hmm), ("folder", AlignmentOptions())):
+        assert stored_models.find(tmp_path / name).alignment == options
+    assert methods.usable(hmm, {"layers": 1}) == AlignmentOptions()
+    assert methods.usable(hmm, {"layers": 1, "word_hmm_head": 2}) == hmm
+    assert methods.usable(argmax, {}) == argmax
+    assert methods.usable(AlignmentOptions(), {}) == AlignmentOptions()
 
 
 def test_a_folder_aligns_as_its_checkpoint(aligner, tmp_path, call):

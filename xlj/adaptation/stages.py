@@ -268,7 +268,8 @@ def _with_vectors_of_modules(
     source: StoredModel, config: Config, explicit: Collection[str] = ()
 ) -> Config:
     """Returns the config that ranks the vectors that the model's sentence modules pool, if it has
-    such modules: those of the last layer. Values that the recipe or the user chose are kept."""
+    such modules: those of the last layer. Layers that the recipe or the user chose, and the pooling
+    that the user chose, are kept."""
     if source.sentence is None:
         return config
     replace, layer = dataclasses.replace, source.model.layers

@@ -180,7 +180,11 @@ def scores(lines: Iterable[Line], metric: str) -> dict[int, float]:
         the score is the negative value. No step has a score if it is empty.
     """
     name, sign = metric.removeprefix("-"), -1 if metric.startswith("-") else 1
-    values = {line["step"]: line[name] for line in lines if line["step"] and name in line}
+    values = {
+        line["step"]: line[name]
+        for line in lines
+        if line["step"] and isinstance(line.get(name), int | float)
+    }
     return {
         step: float(sign * value) if math.isfinite(value) else -math.inf
         for step, value in values.items()

@@ -185,20 +185,27 @@ def best(workdir: AnyPath) -> Checkpoint:
     """Returns the checkpoint of a workdir with the highest score; of equal scores, the latest one.
 
     The metrics of the run have the scores, by the `train.best_metric` of the latest checkpoint.
-    Checkpoints with damaged descriptions are skipped with a message. Without scores, the function
-    returns the latest checkpoint.
+    Checkpoints with damaged descriptions and damaged lines of metrics are skipped with a message.
+    Without scores, the function returns the latest checkpoint, with a message.
 
     Raises:
-      ConfigError: if the description of the latest checkpoint or a line of metrics is damaged.
+      CheckpointError: if the description of the latest checkpoint is damaged.
     """
     latest = find(workdir)
     metric = str(latest.config().get("train", {}).get("best_metric", ""))
-    scores = metrics.scores(metrics.read(workdir), metric) if metric else {}
+    if not metric:
+        return latest
+    damaged: list[str] = []
+    scores = metrics.scores(metrics.read(workdir, damaged), metric)
+    for line in damaged:
+        print(f"skipped: {line}", file=sys.stderr)
     for step in metrics.rank(scores, steps(workdir)):
         try:
             return read_meta(workdir / "checkpoints" / str(step))
         except CheckpointError as error:
             print(f"skipped: {error}", file=sys.stderr)
+    file = workdir / metrics.FILE
+    print(f"{file} has no {metric} of a checkpoint, so the latest is used", file=sys.stderr)
     return latest
 
 

@@ -23,6 +23,7 @@ from xlj.interop.task_heads import auto_class
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.word_alignment import methods
 
 
 def export(
@@ -67,7 +68,11 @@ def export(
     exported = to_hugging_face.plan(
         source.leaves, model, vocabulary, headless, source.labels, own, bool(sentence)
     )
-    alignment = source.alignment
+    parts = {name.partition("/")[0]: leaf for name, leaf in source.leaves.items()}
+    left_out = {name.partition("/")[0] for name in exported.left_out}
+    alignment = methods.usable(
+        source.alignment, {name: part for name, part in parts.items() if name not in left_out}
+    )
     if alignment.layer > model.layers:
         alignment = dataclasses.replace(alignment, layer=-1)
     exported = dataclasses.replace(

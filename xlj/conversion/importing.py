@@ -15,6 +15,7 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.supervised.options import SUPERVISED
 from xlj.sharding import meshes
 from xlj.sharding.trees import Params
+from xlj.word_alignment import methods
 
 
 def import_folder(source: Path, output: Path) -> None:
@@ -50,7 +51,7 @@ def store(
       source: the model that was converted.
       **entries: entries to add to the checkpoint's description.
     """
-    alignment = dataclasses.asdict(source.alignment)
+    alignment = dataclasses.asdict(methods.usable(source.alignment, params))
     if model.layers != source.model.layers:
         alignment["layer"] = -1  # the layers have other numbers
     config = build(

@@ -25,7 +25,8 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary, measure_fertility
 from xlj.evaluation.adaptation_record import LABELS, Scores
 from xlj.inference.pretrained import Pretrained
-from xlj.inference.row_batches import Advance, buckets, in_flight, round_up
+from xlj.inference.row_batches import buckets, in_flight, round_up
+from xlj.io.progress import Advance
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.segments import whole_examples

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from xlj import config as schema
-from xlj.checkpoints import reading, stored_models
+from xlj.checkpoints import metrics, reading, stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import Config, ConfigError, durations
@@ -246,7 +246,7 @@ def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
 
     if not loop.train(start, [probe] if data.dev else []).finished:
         return None
-    step = hosts.broadcast(lambda: reading.best(folder).step)
+    step = hosts.broadcast(lambda: _chosen_step(folder, start.config.train.best_metric))
     chosen = stored_models.find(folder / "checkpoints" / str(step)).params(start.mesh)
     scores: dict[str, Scores] = {}
     for split, sets in (("dev", data.dev), ("test", data.test)):
@@ -257,6 +257,24 @@ def _train(plan: _PlannedRun, task: Task) -> TaskRun | None:
         json_file.write(folder / TASK, labelling_options(evaluator.task))  # with tuned options
         json_file.write(folder / RUN, content)
     return TaskRun(plan.languages, seed, step, scores["dev"], scores["test"], folder)
+
+
+def _chosen_step(folder: Path, metric: str) -> int:
+    """Returns the step with the highest score on dev, and among equal scores the latest step;
+    without a metric, the last step.
+
+    Raises:
+      ConfigError: if no line of metrics has the score of a checkpoint.
+    """
+    if not metric:
+        return reading.find(folder).step
+    ranked = metrics.rank(metrics.scores(metrics.read(folder), metric), reading.steps(folder))
+    if not ranked:
+        raise ConfigError(
+            f"{folder / metrics.FILE} has no {metric} of a checkpoint; delete {folder} and run the "
+            "command again"
+        )
+    return ranked[0]
 
 
 def _training_config(

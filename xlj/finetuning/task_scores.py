@@ -18,8 +18,8 @@ from xlj.evaluation.language_report import average
 from xlj.finetuning.task_data import ExampleSet, TaskData
 from xlj.inference.predictor import Predictor
 from xlj.inference.pretrained import Pretrained
-from xlj.inference.row_batches import Advance
 from xlj.io import atomic
+from xlj.io.progress import Advance
 from xlj.sharding.trees import Params
 
 SCORE = "eval/dev/score"

@@ -18,8 +18,9 @@ from xlj.data.labelled import kind
 from xlj.data.labelled.examples import Example
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.pretrained import Pretrained
-from xlj.inference.row_batches import Advance, buckets, in_flight
+from xlj.inference.row_batches import buckets, in_flight
 from xlj.io.json_file import Record
+from xlj.io.progress import Advance
 from xlj.objectives.supervised import loss as supervised
 from xlj.objectives.supervised.head import head_of, of_kind
 from xlj.sharding.devices import on_mesh

@@ -3,7 +3,7 @@ time."""
 
 import collections
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -11,10 +11,6 @@ import numpy as np
 from xlj.sharding import devices
 
 T = TypeVar("T")
-Advance = Callable[[int], object]
-"""A callback for progress bars. It takes the number of items (rows, sentences) since the last
-call."""
-
 _MAX_IN_FLIGHT = 2  # how many batches `in_flight` starts ahead
 
 

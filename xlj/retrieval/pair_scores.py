@@ -23,11 +23,11 @@ from xlj.config import ConfigError
 from xlj.config.choices import PAIR_SCORES
 from xlj.config.fields import check_choice
 from xlj.inference.pretrained import Pretrained
-from xlj.inference.row_batches import Advance
 from xlj.io import file_ranges, files, formats, storage
 from xlj.io.columns import Layout
 from xlj.io.file_ranges import FileRange
 from xlj.io.malformed import Skipping
+from xlj.io.progress import Advance
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.search import NEIGHBOURS, neighbours, ratio_margin
 from xlj.word_alignment import sentence_pairs

@@ -5,7 +5,7 @@ The module imports no JAX, since `onnx_embedder` computes without JAX.
 
 import abc
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,9 +16,7 @@ from xlj.config.choices import POOLINGS
 from xlj.config.fields import check_choice
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
 from xlj.interop.sentence_modules import Dense, SentenceModules
-
-Advance = Callable[[int], object]
-"""A callback for progress bars. It takes the number of sentences since the last call."""
+from xlj.io.progress import Advance
 
 _CHUNK = 8192  # how many sentences are tokenized at a time
 

@@ -9,8 +9,9 @@ import numpy as np
 from xlj.checkpoints import stored_models
 from xlj.config import Config
 from xlj.data.rows.stored_vectors import StoredVectors
-from xlj.data.rows.vectors import Advance, Embed
+from xlj.data.rows.vectors import Embed
 from xlj.inference import pretrained
+from xlj.io.progress import Advance
 from xlj.objectives.sentence_distillation.options import Teaching
 from xlj.retrieval import embedder
 from xlj.sharding import meshes

@@ -258,8 +258,8 @@ def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -
         return
     if finished:
         print(
-            f"{latest.folder}: this run is finished (step {latest.step}); raise "
-            f"train.{'steps' if latest.step == config.train.steps else 'patience'} to continue it"
+            f"{latest.folder}: this run is finished (step {latest.step}); raise train.steps"
+            f"{' or train.patience' if config.train.patience else ''} to continue it"
         )
     for change in compatibility.changes(latest, config):
         print(f"no effect: {change}" if finished else f"resuming: {change}", flush=True)

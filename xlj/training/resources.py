@@ -23,6 +23,7 @@ from xlj.checkpoints import compatibility, metrics, reading, writing
 from xlj.config import Config, Model, Options, record
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.store import Corpus
+from xlj.distributed import hosts
 from xlj.distributed.hosts import HostSpeeds
 from xlj.distributed.preemption import Interrupted, Preemption
 from xlj.io import atomic, json_file
@@ -381,7 +382,9 @@ def write_metrics(run: RunState, resources: Resources) -> bool:
         of_run = {"flops": resources.flops.until(done).xlj} | resources.waits.measures()
         resources.metrics.log(done, line | of_run)
     best = resources.start.config.train.best_metric
-    run.scores.update(metrics.scores([{"step": done, **line}], best))
+    if best and evaluates:  # all processes must end the run after the same step
+        found = hosts.broadcast(lambda: [*metrics.scores([{"step": done, **line}], best).items()])
+        run.scores.update(dict(found))
     run.state, run.line, run.is_measured = state, line, True
     return True
 

@@ -13,7 +13,8 @@ from jax.sharding import Mesh
 from xlj.config import ConfigError, Model
 from xlj.config.choices import AlignmentOptions
 from xlj.inference.pretrained import Pretrained
-from xlj.inference.row_batches import Advance, in_flight
+from xlj.inference.row_batches import in_flight
+from xlj.io.progress import Advance
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.sharding.devices import on_mesh

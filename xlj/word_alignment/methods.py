@@ -27,6 +27,7 @@ from xlj.alignment_math import extraction, hmm
 from xlj.alignment_math.extraction import diagonal, dot_products, shifted_cosines
 from xlj.alignment_math.sinkhorn import same_example, sinkhorn
 from xlj.config import ConfigError, Model
+from xlj.config.choices import AlignmentOptions
 from xlj.objectives.supervised import word_links
 from xlj.objectives.word_hmm import head as word_hmm_head
 from xlj.objectives.word_hmm.loss import HEAD
@@ -105,6 +106,16 @@ def register(method: Method) -> Method:
     if METHODS.setdefault(method.name, method) != method:
         raise ValueError(f"another method already has the name {method.name}; choose another name")
     return method
+
+
+def usable(options: AlignmentOptions, params: Mapping) -> AlignmentOptions:
+    """Returns the options, or the defaults if the method needs a head that a model lacks.
+
+    Args:
+      params: the parameters of the model, or their parts by name.
+    """
+    method = METHODS.get(options.method)
+    return options if method is None or method.can_use(params) else AlignmentOptions()
 
 
 def find(name: str, params: Mapping) -> Method:

@@ -159,14 +159,15 @@ def _embed_task(text: Text, vectors: TextVectors, embed: Embed) -> int:
 
     A first pass over the text counts its sentences, which takes little time beside the teacher.
     """
-    total = done = 0
+    total, done, name = 0, 0, text.task.name.partition(".")[2]
+    print(f"counting the sentences of {name} for the teacher", file=sys.stderr, flush=True)
     for unit, number, chunk in _chunks(text):
         total += vectors.count(chunk)
         done += vectors.count(chunk) if vectors.has(unit, number, chunk) else 0
     with tqdm(
         total=total,
         initial=done,
-        desc=f"embedding {text.task.name.partition('.')[2]} with the teacher",
+        desc=f"embedding {name} with the teacher",
         unit=" sentences",
         smoothing=0,  # batches are sorted by length
         mininterval=0.1 if sys.stderr.isatty() else _SECONDS_IN_FILES,

@@ -9,9 +9,9 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.config.paths import local_path
-from xlj.data.rows.vectors import Advance
 from xlj.data.text.cleaning import clean
 from xlj.io import files
+from xlj.io.progress import Advance
 from xlj.io.quoting import quoted, shortened
 
 

@@ -6,7 +6,7 @@ is embedded. So an interrupted computation resumes with the next chunk.
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -18,10 +18,8 @@ from xlj.data.text.text_tasks import TextTask
 from xlj.data.text.text_units import Chunk
 from xlj.data.tokenizer.layout import Ragged
 from xlj.io import atomic, storage
+from xlj.io.progress import Advance
 from xlj.io.storage import AnyPath
-
-Advance = Callable[[int], object]
-"""A callback for progress bars. It takes the number of sentences since the last call."""
 
 
 class Embed(Protocol):

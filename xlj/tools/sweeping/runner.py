@@ -238,14 +238,15 @@ def is_finished(run: Run, config: Record) -> bool:
     since an exit code belongs to one call of the command, and sweeps do not get the exit codes of
     submitted runs.
     """
-    if config.get("train", {}).get("steps") is None:
-        return (run.workdir / _RESULTS).exists()
     file, lines = run.workdir / _CONFIG, metrics.read(run.workdir, damaged=[])
-    if not file.exists():
+    if not file.exists():  # fine-tuning has one in the folder of each seed
+        return (run.workdir / _RESULTS).exists()
+    try:
+        started = json_file.read_object(file)  # with all durations in steps
+        scores = metrics.scores(lines, started["train"].get("best_metric", ""))
+        last = metrics.last_step(started, scores)
+    except (ConfigError, KeyError):  # damaged: the run itself reports it
         return False
-    started = json_file.read_object(file)  # with all durations in steps
-    scores = metrics.scores(lines, started["train"].get("best_metric", ""))
-    last = metrics.last_step(started, scores)
     is_evaluated = any(line["step"] == last for line in lines)
     return is_evaluated and (run.workdir / f"checkpoints/{last}").exists()
 
