@@ -25,7 +25,7 @@ from xlj.io.malformed import Skipping
 if TYPE_CHECKING:  # these modules import JAX, which takes too long for --help
     from xlj.finetuning.new_text import Item
     from xlj.inference.predictor import Labeller
-    from xlj.inference.row_batches import Advance
+    from xlj.io.progress import Advance
 
 
 def _add_flags(parser: Parser) -> None:

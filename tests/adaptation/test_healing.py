@@ -50,7 +50,7 @@ def test_trimmed_layers_are_healed_after_an_interruption(
     )
     printed = call(convert.main, *trim, *text).out
     assert configs[0].train.steps == 150 and configs[0].data.duplicates == "drop"
-    assert re.search(r"\nhealing: 150 steps of [\d.]+ s, about [\d.]+ minutes plus", printed)
+    assert re.search(r"healing: 150 steps of [\d.]+ s, about [\d.]+ minutes plus", printed)
     assert re.search(r"\ntrained 150 steps in [\d.]+ minutes\n", printed)
     for name in ("en", "de"):
         (before, after) = map(
