@@ -257,9 +257,12 @@ def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -
     if jax.process_index():
         return
     if finished:
+        keys = "train.patience"
+        if latest.step == config.train.steps:
+            keys = "train.steps" + (" and train.patience" if config.train.patience else "")
         print(
-            f"{latest.folder}: this run is finished (step {latest.step}); raise train.steps"
-            f"{' or train.patience' if config.train.patience else ''} to continue it"
+            f"{latest.folder}: this run is finished (step {latest.step}); raise {keys} to "
+            "continue it"
         )
     for change in compatibility.changes(latest, config):
         print(f"no effect: {change}" if finished else f"resuming: {change}", flush=True)
