@@ -134,7 +134,7 @@ def trimmed(model: Path, data: Path, heal: bool = False) -> Path:
     """Trims the trained model, unless it is done; returns the folder of the smaller model."""
     output = model.parent / "product" / ("healed" if heal else "trimmed")
     text = [str(data / f"mono/{language}.txt.gz") for language in KEPT]
-    if not output.exists() or heal:  # an interrupted training resumes
+    if not output.exists():
         run(
             *("xlj.convert trim", f"--checkpoint={trained(model, data)}", "--text", *text),
             *(f"--pieces={PIECES}", f"--layers={LAYERS}", f"--output={output}"),

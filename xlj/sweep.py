@@ -64,7 +64,7 @@ def main(flags: Namespace) -> int:
     for run in selected:
         outputs.check_folder("folder", run.workdir)
     configs = runner.check(selected)
-    unfinished = [run for run in selected if not runner.is_finished(run, configs[run.name])]
+    unfinished = [run for run in selected if not runner.is_finished(run)]
     if flags.print:
         for run in unfinished:
             print(shlex.join(run.command()))

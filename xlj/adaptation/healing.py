@@ -22,7 +22,7 @@ from xlj.models.embeddings import FIRST_POSITION
 from xlj.retrieval import embedder
 from xlj.retrieval.teaching import teachers_of
 from xlj.retrieval.vector_loss import cosines_of
-from xlj.training import start
+from xlj.training import memory, start
 
 STEPS = 3000
 """The largest number of steps."""
@@ -133,7 +133,8 @@ def _with_steps(config: Config, file: Path, minutes: float) -> Config:
         source = stored_models.find(config.init_from)
         adopted, _ = start.adopt_vocabulary(config, source, None)
         rows = prepare_rows(adopted, vocabulary=source.vocabulary(), teach=teachers_of(config))
-        seconds = plan.measure_step(adopted, rows)
+        with memory.explain_out_of_memory(adopted):
+            seconds = plan.measure_step(adopted, rows)
         steps = min(plan.choose_steps(adopted, rows, ()), int(60 * minutes / seconds))
         json_file.write(file, {"steps": max(10, steps), "seconds": seconds})
     planned = json_file.read_object(file)

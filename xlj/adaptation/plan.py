@@ -173,7 +173,6 @@ def measure_step(config: Config, store: RowStore) -> float:
     step = jitted_steps(config, corpus, mesh, sharding)[0]
     planned, times = Schedule(config, store).at(0), []
     with (
-        memory.explain_out_of_memory(config),
         contextlib.closing(StepMemory(mesh.devices.flat[0].platform == "cpu")) as step_memory,
         contextlib.closing(Prefetch(Batches(store, config), mesh, 0, _MEASURED)) as prefetch,
     ):

@@ -68,11 +68,8 @@ def export(
     exported = to_hugging_face.plan(
         source.leaves, model, vocabulary, headless, source.labels, own, bool(sentence)
     )
-    parts = {name.partition("/")[0]: leaf for name, leaf in source.leaves.items()}
-    left_out = {name.partition("/")[0] for name in exported.left_out}
-    alignment = methods.usable(
-        source.alignment, {name: part for name, part in parts.items() if name not in left_out}
-    )
+    kept = {name.partition("/")[0] for name in source.leaves.keys() - exported.left_out.keys()}
+    alignment = methods.usable(source.alignment, kept)
     if alignment.layer > model.layers:
         alignment = dataclasses.replace(alignment, layer=-1)
     exported = dataclasses.replace(

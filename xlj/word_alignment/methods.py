@@ -15,7 +15,7 @@ attributes of `Method`.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -86,9 +86,13 @@ class Method:
     needs: str = ""
     has_nulls: bool = False
 
-    def can_use(self, params: Mapping) -> bool:
-        """Returns whether a model's parameters include the head that the method needs."""
-        return not self.head or self.head in params
+    def can_use(self, parts: Collection[str]) -> bool:
+        """Returns whether the parts of a model's parameters include the head that the method needs.
+
+        Args:
+          parts: their names.
+        """
+        return not self.head or self.head in parts
 
 
 METHODS: dict[str, Method] = {}
@@ -108,14 +112,14 @@ def register(method: Method) -> Method:
     return method
 
 
-def usable(options: AlignmentOptions, params: Mapping) -> AlignmentOptions:
+def usable(options: AlignmentOptions, parts: Collection[str]) -> AlignmentOptions:
     """Returns the options, or the defaults if the method needs a head that a model lacks.
 
     Args:
-      params: the parameters of the model, or their parts by name.
+      parts: the names of the parts of the model's parameters.
     """
     method = METHODS.get(options.method)
-    return options if method is None or method.can_use(params) else AlignmentOptions()
+    return options if method is None or method.can_use(parts) else AlignmentOptions()
 
 
 def find(name: str, params: Mapping) -> Method:

@@ -56,8 +56,7 @@ def run_all(
                     failed += 1
                     outcome, result = "failed", _failure(run, code)
                 else:
-                    finished = is_finished(run, configs[run.name])
-                    outcome = "finished" if finished else "stopped"
+                    outcome = "finished" if is_finished(run) else "stopped"
             try:
                 result = result or describe_results(run.workdir)
             except ConfigError as error:  # damaged files of one run must not stop the others
@@ -229,17 +228,17 @@ def _read_config(run: Run) -> Record:
     return json.loads(checked.stdout)
 
 
-def is_finished(run: Run, config: Record) -> bool:
+def is_finished(run: Run) -> bool:
     """Returns whether a run is finished.
 
-    A run with `train.steps` is finished if the last checkpoint and the metrics of the last
-    evaluation exist. If a run is stopped in its last evaluation, only the checkpoint exists. A run
-    without `train.steps` (fine-tuning) is finished if results.json exists. Exit codes are not used,
+    A pretraining run is finished if the last checkpoint and the metrics of the last evaluation
+    exist. If it is stopped in its last evaluation, only the checkpoint exists. A fine-tuning run,
+    whose folder has no config.json, is finished if results.json exists. Exit codes are not used,
     since an exit code belongs to one call of the command, and sweeps do not get the exit codes of
     submitted runs.
     """
     file, lines = run.workdir / _CONFIG, metrics.read(run.workdir, damaged=[])
-    if not file.exists():  # fine-tuning has one in the folder of each seed
+    if not file.exists():
         return (run.workdir / _RESULTS).exists()
     try:
         started = json_file.read_object(file)  # with all durations in steps
