@@ -358,7 +358,8 @@ TRIALS = (
     "| text distillation by the model before (weight 20) beside the ranking; replay of the first "
     "4,000 lines of each language | -7.4 (-8.3 to -6.5) | -1.8 (-2.4 to -1.3) | not measured |\n\n"
     "We do not know why distillation cost German so much. On held-out text, 1 minus the cosine "
-    "with the vectors before was 0.037 in English, 0.014 in German and 0.013 in French, which lost less."
+    "with the vectors before was 0.037 in English, 0.014 in German and 0.013 in French, which lost "
+    "less."
 )
 
 

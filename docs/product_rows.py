@@ -96,7 +96,7 @@ def trained(model: Path, data: Path) -> Path:
         file = folder / f"examples/{language}.jsonl"
         if not file.exists():
             write_lines(file, records)
-    examples, mined = (f"{folder}/{name}/{{language}}.jsonl" for name in ("examples", "mined"))
+    examples, mined = (f"{folder}/examples/{name}{{language}}.jsonl" for name in ("", "mined."))
     run(
         *("xlj.mine --negatives", f"--checkpoint={model}", f"--examples={examples}"),
         *(f"--languages={','.join(TRAINED_ON)}", "--ranks=2-50", "--count=1", f"--output={mined}"),
