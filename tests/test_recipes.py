@@ -278,7 +278,7 @@ def few_steps(config, corpus, rows_folder):
         phase.start_step = step
     train.steps = len(config.phases) + 2 + train.batch_warmup
     optimizer.warmup_steps, optimizer.decay_steps = 0, min(1, optimizer.decay_steps)
-    config.train.eval_rows = 0
+    train.eval_rows, train.best_metric, train.patience = 0, "", 0
     config.evaluation = schema.default().evaluation
     return config
 

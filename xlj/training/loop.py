@@ -177,7 +177,7 @@ def _check_metric(line: Mapping[str, float], best: str) -> None:
     if name and name not in names:
         raise ConfigError(
             f"train.best_metric={best}: the evaluation has no metric {name}"
-            f"{suggestion(name, names)}; its metrics are {', '.join(names)}"
+            f"{suggestion(name, names)}; its metrics are {', '.join(names) or 'none'}"
         )
 
 
