@@ -194,7 +194,8 @@ ADAPTATION = (
     "--steps=150",
     *("--config.objectives.mmlm.batch_size=8", "--config.objectives.tlm.batch_size=4"),
     *("--config.objectives.mmlm.weight=0.2", "--config.objectives.tlm.weight=0.2"),
-    *("--config.objectives.retrieval.batch_size=8", "--config.optimizer.learning_rate=1e-4"),
+    "--config.objectives.retrieval.batch_size=8",
+    *("--config.objectives.retrieval.temperature=0.02", "--config.optimizer.learning_rate=1e-4"),
     *("--config.train.eval_rows=8", "--config.model.dtype=bfloat16"),
     "--config.train.eval_every=150",
 )
