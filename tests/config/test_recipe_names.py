@@ -37,6 +37,12 @@ def test_the_error_for_a_missing_recipe_has_a_hint(name, hint):
     assert hint in str(error.value)
 
 
+def test_the_values_that_a_run_records_are_not_a_config_file(tmp_path):
+    (tmp_path / "config.json").write_text('{"train": {"shuffle": false}}')
+    with pytest.raises(ConfigError, match="config.json: a config is a Python file"):
+        recipes.find(f"{tmp_path}/config.json")
+
+
 def test_a_recipe_imports_neighbouring_files_and_then_restores_sys_path_and_modules(tmp_path):
     paths, modules = list(sys.path), set(sys.modules)
     config = recipes.read("xlm_e:tiny")

@@ -28,10 +28,16 @@ def find(file: str) -> str:
     `finetune/udpos`; `configs/quickstart.py` names the same recipe from any working directory.
 
     Raises:
-      ConfigError: if there is no such file or recipe; suggests the nearest recipe.
+      ConfigError: if there is no such file or recipe (suggests the nearest recipe), or the file is
+        JSON.
     """
     path, colon, variant = file.partition(":")
     if Path(path).is_file():
+        if Path(path).suffix == ".json":
+            raise ConfigError(
+                f"--config={file}: a config is a Python file (.py), such as those in {folder()}; "
+                "config.json in the folder of a run only records its values"
+            )
         return file
     name = path.removeprefix("configs/").removesuffix(".py")
     recipe = folder() / f"{name}.py"
