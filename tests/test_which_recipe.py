@@ -131,7 +131,13 @@ def test_planned_steps_are_those_of_the_recipes():
         config = recipes.read(case.recipe)
         if not case.is_measured and case.steps != "20 passes":
             steps = str(config.train.steps).replace("_000_000_000_000tok", "T tokens")
-            assert case.steps.replace(",", "") == steps
+            assert case.steps.rpartition("at most ")[2].replace(",", "") == steps
+
+
+def test_one_gpu_takes_fewer_steps_for_less_text(call):
+    for words, steps in (("20M", 4_000), ("100M", 20_000), ("2B", 50_000)):
+        printed = call(recipe_list.main, f"--for=words={words},pairs=0,hardware=24GB").out
+        assert f"--config.train.steps={steps}\n" in printed
 
 
 def test_the_page_has_the_table():

@@ -114,15 +114,21 @@ def _print_fitting(wishes: str) -> None:
         _print_filled(f"expect: {case.expect}")
         page = f"docs/{case.page}"
         _print_filled(f"measured: {page}" if case.is_measured else f"planned, not measured: {page}")
-        print(f"{command_line(case, request.names)}\n")
+        print(f"{command_line(case, request.names, request.words)}\n")
     if nearly := requests.nearly(request):
         print("one thing is missing for:\n")
         for case, missing in nearly:
             print(f"  {case.recipe}: {missing}")
 
 
-def command_line(case: "Case", names: Sequence[str]) -> str:
-    """Returns the command of a case for languages, with a flag on each line."""
+def command_line(case: "Case", names: Sequence[str], words: int | None = None) -> str:
+    """Returns the command of a case for languages, with a flag on each line.
+
+    Args:
+      words: words of text; None for the fewest of the case.
+    """
+    from xlj.tools.choosing.cases import MOST_STEPS, WORDS_PER_STEP
+
     first, *others = names or ("en", "de", "sw")
     new = [name for name in names if name != "en"] or ("ha", "yo")  # en is replayed
     values: dict[str, Sequence[str]] = {
@@ -130,12 +136,13 @@ def command_line(case: "Case", names: Sequence[str]) -> str:
         "PAIRS": [f"{first}-{name}" for name in others],
         "NEW": new,
         "EACH": [f"en-{name}" for name in new],
+        "STEPS": [str(min(MOST_STEPS, (words or case.words) // WORDS_PER_STEP))],
     }
-    words = []
+    parts = []
     for word in case.command:
         flag, _, value = word.partition("=")
-        words.append(f"{flag}={','.join(values[value])}" if value in values else word)
-    return " " * 6 + " \\\n          ".join([f"xlj {' '.join(words[:2])}", *words[2:]])
+        parts.append(f"{flag}={','.join(values[value])}" if value in values else word)
+    return " " * 6 + " \\\n          ".join([f"xlj {' '.join(parts[:2])}", *parts[2:]])
 
 
 def _lines(name: str) -> Iterator[str]:

