@@ -329,7 +329,8 @@ def adaptations(records: dict[str, Scores]) -> str:
             cells = [way, seed, measured["steps"]]
             cells.append(f"{per_word[0][language]:.2f} -> {per_word[1][language]:.2f}")
             cells += [change(measured, each) for each in (language, "de", "fr")]
-            lines.append([*cells, f"{nats[1][language]:.2f}", measured["minutes"], measured["gib"]])
+            costs = (measured[each] if seed.isdecimal() else None for each in ("minutes", "gib"))
+            lines.append([*cells, f"{nats[1][language]:.2f}", *costs])
     if not lines:
         return ""
     head = ["way", "seed", "steps", "pieces per word", "found, new language", "found, de"]

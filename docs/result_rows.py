@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -259,21 +260,25 @@ def with_head(seed: int, model: Path, data: Path) -> Path:
     return folder
 
 
-def adapt(name: str, seed: int, model: Path, data: Path) -> Scores:
+def adapt(name: str, seeds: Iterable[int], model: Path, data: Path) -> Scores:
     """Adapts the model, and measures it before and after on NTREX and on held-out text.
 
-    A pair of scores has the values before and after. Accuracies are means of both directions,
-    without a prefix. "difference" is the accuracy after minus before, with the 95 % interval of the
-    paired bootstrap over sentences.
+    A pair of scores has the values before and after, the means over the seeds. Accuracies are means
+    of both directions, without a prefix. "difference" is the accuracy after minus before, with the
+    95 % interval of the paired bootstrap over sentences.
     """
-    output = adapted(name, seed, model, data)
-    record = json.loads((output / "adaptation.json").read_text("utf-8"))
-    scores: Scores = {"steps": record["step"]}
+    outputs = [adapted(name, seed, model, data) for seed in seeds]
+    records = [json.loads((each / "adaptation.json").read_text("utf-8")) for each in outputs]
+    scores: Scores = {"steps": records[0]["step"]}
     for measure in ("pieces_per_word", "nats_per_character"):
-        both = (record[time].get(measure, {}) for time in ("before", "after"))
-        scores[measure] = [{k: round(v, 3) for k, v in values.items()} for values in both]
+        both = ([each[time].get(measure, {}) for each in records] for time in ("before", "after"))
+        scores[measure] = [
+            {key: round(statistics.mean(each[key] for each in runs), 3) for key in runs[0]}
+            for runs in both
+        ]
     for language in MEASURED:
-        before, after = (ntrex_hits(each, language, data) for each in (model, output / "model"))
+        before = ntrex_hits(model, language, data)
+        after = np.mean([ntrex_hits(each / "model", language, data) for each in outputs], 0)
         difference = paired_bootstrap(before, after)
         scores[language] = [percent(before.mean()), percent(after.mean())]
         scores[f"{language}, difference"] = [percent(each) for each in difference]
@@ -409,8 +414,9 @@ ROWS: dict[str, Callable[[Path, Path], Scores]] = {
     **{f"aer-{name}": partial(error_rates, name) for name in ALIGNMENT},
     **{f"entities-{seed}": partial(fine_tune, "entities", seed) for seed in range(3)},
     "tags-0": partial(fine_tune, "tags", 0),
-    **{f"adapted-yo-{seed}": partial(adapt, "yo", seed) for seed in range(3)},
-    **{f"adapted-{way}-0": partial(adapt, way, 0) for way in WAYS if way != "yo"},
+    **{f"adapted-yo-{seed}": partial(adapt, "yo", (seed,)) for seed in range(3)},
+    "adapted-yo-mean of 3": partial(adapt, "yo", range(3)),
+    **{f"adapted-{way}-0": partial(adapt, way, (0,)) for way in WAYS if way != "yo"},
     **{f"tagged-{way}": partial(tag_adapted, way) for way in ("before", "yo", "wo")},
     **{f"trimmed-{name}": partial(trimmed, name) for name in TRIMMED},
 }

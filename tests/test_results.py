@@ -274,8 +274,37 @@ def test_an_adaptation_is_measured_before_and_after(script, rows, tmp_path, monk
     record = {"adapted-yo-1": measured | {"minutes": 1.0, "gib": 2.0}}
     table = script.adaptations(record)
     line = "| yo | 1 | 7 | 3.00 -> 1.50 | 75.0 -> 100.0: +25.0 (+0.0 to +50.0) |"
-    assert line in table and "| 2.5 | 1.0 | 2.0 |" in table
+    assert line in table and "| 2.50 | 1.0 | 2.0 |" in table
     assert script.adaptations({}) == ""
+
+
+def test_seeds_of_an_adaptation_have_one_interval(script, rows, tmp_path, monkeypatch):
+    """Two seeds find one of two translations in one direction, as before; one seed finds all."""
+    for language in rows.MEASURED:
+        text = "one\teins\ntwo\tzwei\n"
+        write_gzip(tmp_path / f"parallel/ntrex/test/en-{language}.tsv.gz", text)
+
+    def adapted(way, seed, model, data):
+        output = tmp_path / f"{way}-{seed}"
+        output.mkdir()
+        before, after = ({"pieces_per_word": {"yo": each}} for each in (3.0, 1.5 + seed))
+        record = {"step": 7, "before": before, "after": after}
+        (output / "adaptation.json").write_text(json.dumps(record))
+        return output
+
+    class After(Embedding):
+        VECTORS = {"eins": (1.0, 0.0), "zwei": (0.0, 1.0), "one": (1.0, 0.1), "two": (0.1, 1.0)}
+
+    monkeypatch.setattr(rows, "adapted", adapted)
+    monkeypatch.setattr(
+        xlj, "load", lambda folder: After() if folder.parent.name == "yo-1" else Embedding()
+    )
+    measured = script.ROWS["adapted-yo-mean of 3"](tmp_path / "e5", tmp_path)
+    assert measured["pieces_per_word"] == [{"yo": 3.0}, {"yo": 2.5}]
+    assert measured["de"] == [75, 83.33] and measured["de, difference"] == [8.33, 0, 16.67]
+    record = measured | {"minutes": 1.0, "gib": 2.0, "nats_per_character": [{}, {"yo": 2.5}]}
+    table = script.adaptations({"adapted-yo-mean of 3": record})
+    assert "| yo | mean of 3 | 7 |" in table and "| 2.50 |  |  |" in table
 
 
 def test_tags_are_measured_before_and_after_an_adaptation(script, rows, tmp_path, monkeypatch):
