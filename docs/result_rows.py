@@ -199,6 +199,7 @@ ADAPTATION = (
     *("--config.objectives.retrieval.temperature=0.02", "--config.optimizer.learning_rate=1e-4"),
     *("--config.train.eval_rows=8", "--config.model.dtype=bfloat16"),
     "--config.train.eval_every=150",
+    "--before_weight=0.5",
 )
 
 

@@ -136,6 +136,16 @@ def _add_choices(parser: Parser) -> None:
         help="number of training steps; warm-up and decay change in proportion [train.steps of the "
         "config, or fewer steps if that is more than 20 passes over the text of the new languages]",
     )
+    add(
+        "--before_weight",
+        metavar="W",
+        type=_parse_weight,
+        default=0.0,
+        help="weight of the model before the training in the adapted model, whose parameters are "
+        "the mean of those before (weight W) and after (weight 1 - W). It may be changed when the "
+        "training is finished: the same command with another weight only measures and exports "
+        "again [0]",
+    )
 
 
 def _implied(flags: Namespace) -> configs.Implied:
@@ -219,6 +229,7 @@ def main(flags: Namespace) -> int:
         flags.pieces,
         flags.steps,
         flags.prompt if flags.sentences else None,
+        flags.before_weight,
     )
     explicit = [configs.key_of(override) for override in flags.overrides]
     is_finished = stages.adapt(request, flags.config, output, explicit, flags.dry_run)
@@ -243,7 +254,15 @@ def _parse_share(text: str) -> float:
     return float(text)
 
 
-_parse_share.__name__ = "float"  # argparse prints this name if the text is not a number
+def _parse_weight(text: str) -> float:
+    """Parses a weight from 0 to below 1."""
+    if not 0 <= float(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be at least 0 and below 1")
+    return float(text)
+
+
+# argparse prints this name if the text is not a number.
+_parse_share.__name__ = _parse_weight.__name__ = "float"
 
 
 if __name__ == "__main__":

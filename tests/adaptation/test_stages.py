@@ -102,6 +102,10 @@ def test_a_dry_run_prints_the_plan_and_does_not_train(call, arguments, tmp_path,
     assert stored_models.find(tmp_path / "out/extended").vocabulary().size == 352
 
 
+WEIGHTED = ("extended", "model", "run")
+"""The folders of the model before the training, the adapted model, and the trained model."""
+
+
 @pytest.mark.slow
 def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -166,6 +170,17 @@ def test_an_adaptation_measures_reports_and_exports(call, arguments, tmp_path, m
         same.split("\nmeasure")[1].split("\nreport")[0]
         == (printed.split("\nmeasure")[1].split("\nreport")[0])
     )
+
+    # With another weight of the model before, the trained model is only measured and exported.
+    weighted = call(adapt.main, *arguments, *SHORT, "--before_weight=0.25", "--output=out").out
+    assert "\nadapted parameters: 0.25 times those before the training and 0.75 " in weighted
+    assert "The parameters are 0.25 times" in (tmp_path / "out/model/README.md").read_text()
+    assert times == {path: path.stat().st_mtime_ns for path in times}
+    assert json.loads((tmp_path / "out/adaptation.json").read_text())["after"] != after
+    three = [stored_models.find(tmp_path / "out" / each).leaves for each in WEIGHTED]
+    for name, (start, mean, end) in ((n, [each[n] for each in three]) for n in three[1]):
+        expected = 0.25 * np.asarray(start) + 0.75 * np.asarray(end)
+        np.testing.assert_allclose(mean, expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
     # Measures and an export that come from fewer steps are repeated.
     stale = record | {"step": 3, "after": {"accuracy_percent": {"en-sw": 12.5}}}

@@ -10,11 +10,12 @@ import pytest
 from xlj import convert, phrasebook
 from xlj.checkpoints import stored_models, writing
 from xlj.config import ConfigError, Model, build
+from xlj.conversion import merging
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models import encoder
 from xlj.objectives.mlm.head import init_prediction
-from xlj.sharding import trees
+from xlj.sharding import meshes, trees
 
 MODEL = Model(layers=2, hidden=8, heads=2, intermediate=8, positions=42)
 SOME = ("embeddings/word", "embeddings/norm/bias", "embeddings/norm/scale", "prediction_head/bias")
@@ -101,6 +102,27 @@ def test_means_equal_those_of_numpy(models, call, tmp_path, weights):
         )
         np.testing.assert_allclose(result[name], expected, rtol=1e-6, atol=1e-7)
     assert [each.name for each in tmp_path.iterdir()] == ["new"]  # no temporary files remain
+
+
+def test_a_model_moves_towards_the_model_before_its_training(models, write, tmp_path):
+    """A parameter that only the trained model has keeps its value, such as a new head."""
+    leaves, paths = models
+    new = sorted(leaves[0])[-1]
+    before = {name: tensor for name, tensor in leaves[1].items() if name != new}
+    trained, start = (stored_models.find(path) for path in (paths[0], write(before)))
+    moved = merging.towards(start, trained, 0.25)
+    expected = {name: 0.25 * before[name] + 0.75 * leaves[0][name] for name in before}
+    expected[new] = leaves[0][new]
+    whole = trees.named_leaves(moved.params(meshes.one_device()))
+    assert moved.leaves.keys() == whole.keys() == expected.keys()
+    for name, tensor in expected.items():
+        for found in (moved.leaves[name], whole[name]):
+            np.testing.assert_allclose(found, tensor, rtol=1e-6, atol=1e-7)
+    assert len({each.digest() for each in (trained, start, moved)}) == 3
+    assert merging.towards(start, trained, 0) is trained
+    longer = write(before | {new: np.zeros((3, 5))})
+    with pytest.raises(ConfigError, match=rf"{longer}: {new} has shape \[3, 5\], but"):
+        merging.towards(stored_models.find(longer), trained, 0.5)
 
 
 def ties(leaves, base, share, scale):

@@ -19,6 +19,7 @@ from xlj.config import Config, ConfigError, record
 from xlj.config.checks import check_phases
 from xlj.config.fields import flat
 from xlj.config.languages import matching
+from xlj.conversion import merging
 from xlj.conversion.exporting import export
 from xlj.conversion.extending import store_extended
 from xlj.data.rows import building
@@ -66,6 +67,8 @@ class AdaptRequest(NamedTuple):
       steps: the number of training steps; None for `plan.choose_steps` to choose it.
       prompt: text that begins each sentence of a sentence encoder that keeps its vectors; empty for
         its default prompt. None to adapt by masked language modelling.
+      before_weight: the weight of the parameters before the training in those of the adapted model
+        (`merging.towards`), from 0 to below 1. It may change after the training.
     """
 
     languages: tuple[str, ...]
@@ -74,6 +77,7 @@ class AdaptRequest(NamedTuple):
     pieces: int | None
     steps: int | None
     prompt: str | None = None
+    before_weight: float = 0.0
 
     @property
     def keeps_vectors(self) -> bool:
@@ -190,14 +194,19 @@ def adapt(
         if not outcome.finished:
             print(f"\nstopped at step {outcome.step}; the same command resumes from there")
             return False
-        if progress.get("step") != outcome.step:  # not measured yet, or measured after fewer steps
+        adapted = merging.towards(
+            adapted_from, stored_models.find(folders.run), request.before_weight
+        )
+        # It is not measured yet, or was measured after fewer steps or with another weight.
+        made = {"step": outcome.step, "before_weight": request.before_weight}
+        if made != {name: progress.get(name) for name in made}:
             print("measuring the model after training", flush=True)
-            trained = _with_modules(pretrained.of(stored_models.find(folders.run)), source)
-            progress |= {"after": word_loss.measure_text(trained, text), "step": outcome.step}
+            after = word_loss.measure_text(_with_modules(pretrained.of(adapted), source), text)
+            progress |= made | {"after": after}
             if folders.model.exists():
-                shutil.rmtree(folders.model)  # it was exported after fewer steps
+                shutil.rmtree(folders.model)  # it is another model
             json_file.write(folders.progress, progress)
-        _write_results(folders, progress, request, source)
+        _write_results(folders, progress, request, source, adapted)
     return True
 
 
@@ -464,7 +473,11 @@ def _print_vectors(request: AdaptRequest, source: StoredModel, config: Config) -
 
 
 def _write_results(
-    folders: Folders, progress: Record, request: AdaptRequest, source: StoredModel
+    folders: Folders,
+    progress: Record,
+    request: AdaptRequest,
+    source: StoredModel,
+    adapted: StoredModel,
 ) -> None:
     """Writes the report and the exported folder, and prints the measures."""
     json_file.write(folders.run / FILE, progress)
@@ -472,7 +485,9 @@ def _write_results(
     title = f"Adapted to {', '.join(request.languages)}"
     atomic.write(folders.report, page([run], title).encode())
     if not folders.model.exists():
-        export(str(folders.run), folders.model, name=folders.output.name, origin=source)
+        export(adapted, folders.model, name=folders.output.name, origin=source)
+    if request.before_weight:
+        print(f"\nadapted parameters: {adaptation_record.mean_of(request.before_weight)}")
     rows = adaptation_record.table(progress["before"], progress["after"])
     print("", *(line.rstrip() for line in align_columns(rows, left=(0, 1))), sep="\n")
     print(f"\nreport: {folders.report}\nmodel:  {folders.model}")

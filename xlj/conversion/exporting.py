@@ -27,7 +27,7 @@ from xlj.word_alignment import methods
 
 
 def export(
-    checkpoint: str,
+    checkpoint: str | StoredModel,
     output: Path,
     layer: int | None = None,
     pooling: str = "",
@@ -38,7 +38,7 @@ def export(
     """Writes a Hugging Face folder, and prints what it does not contain.
 
     Args:
-      checkpoint: the path of a model (`stored_models.find`).
+      checkpoint: a model, or its path (`stored_models.find`).
       output: the path of the new folder.
       layer: the last layer to export, from 1; None for all layers.
       pooling: `mean` or `first` writes a sentence-transformers folder with this pooling. If empty,
@@ -54,7 +54,9 @@ def export(
       ConfigError: if the model or the layer does not exist, no architecture of transformers
         computes the same outputs, or a library for the graph is not installed.
     """
-    source = stored_models.find(checkpoint, "--checkpoint")
+    source = checkpoint
+    if isinstance(source, str):
+        source = stored_models.find(source, "--checkpoint")
     layers = source.model.layers
     if layer is not None and not 1 <= layer <= layers:
         raise ConfigError(f"--layer={layer}: expected one of the model's layers, 1 to {layers}")

@@ -4,16 +4,19 @@ import dataclasses
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from xlj.checkpoints import compatibility, stored_models
-from xlj.checkpoints.stored_models import StoredModel
+from xlj.checkpoints.stored_models import Leaf, StoredModel
 from xlj.config import ConfigError
 from xlj.conversion.importing import print_next, store
-from xlj.sharding.trees import nested
+from xlj.sharding.trees import Params, nested, replicated
 
 Merge = Callable[[list[np.ndarray]], np.ndarray]
 """Merges one chunk of a tensor.
@@ -101,6 +104,48 @@ def merge(
         print(f"merged {len(models)} models of {len(merged)} tensors each")
         store(output, first, nested(merged), first.model, first.vocabulary(), merged=record)
         print_next(output)
+
+
+def towards(start: StoredModel, trained: StoredModel, weight: float) -> StoredModel:
+    """Returns a trained model whose parameters are moved towards those before its training.
+
+    Each parameter is `weight` times its value before plus `1 - weight` times its value after the
+    training (WiSE-FT, Wortsman et al., 2022). Parameters that only the trained model has, such as a
+    new head, keep their values. Nothing is written; tensors are merged when they are read.
+
+    Args:
+      start: the model from which the training started, with the same vocabulary.
+      weight: of the parameters before, from 0 to below 1.
+
+    Raises:
+      ConfigError: if a parameter of both models has different shapes.
+    """
+    if not weight:
+        return trained
+    method = _mean([weight, 1 - weight])
+
+    def read(name: str) -> np.ndarray:
+        both = [_read(source, name) for source in (start, trained)]
+        return np.asarray(method(both), np.float32)
+
+    leaves = dict(trained.leaves)
+    for name in start.leaves.keys() & trained.leaves.keys():
+        shapes = [source.leaves[name].shape for source in (start, trained)]
+        if shapes[0] != shapes[1]:
+            raise ConfigError(
+                f"{start.folder}: {name} has shape {list(shapes[0])}, but {list(shapes[1])} in "
+                f"{trained.folder}; the two models cannot be merged"
+            )
+        leaves[name] = Leaf(shapes[1], partial(read, name))
+
+    def params(mesh: Mesh) -> Params:
+        tensors = {name: np.asarray(leaf, np.float32) for name, leaf in leaves.items()}
+        return jax.device_put(nested(tensors), replicated(mesh))
+
+    def digest() -> str:
+        return f"{trained.digest()}:{weight:g}:{start.digest()}"
+
+    return dataclasses.replace(trained, params=params, leaves=leaves, digest=digest)
 
 
 def _check_alike(first: StoredModel, other: StoredModel) -> None:

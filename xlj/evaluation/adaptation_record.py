@@ -38,10 +38,19 @@ def markdown(record: Record) -> str:
     if request["replay"]:
         text += f", with text of {', '.join(request['replay'])}"
     added = [f"{each['pieces']:,} for {each['language']}" for each in record["pieces"]]
+    text += f". Pieces added to the vocabulary: {', '.join(added)}."
+    if weight := record.get("before_weight"):
+        text += f" The parameters are {mean_of(weight)}."
     rows = table(*scores.values())
     rows[1:1] = [["---"] * len(rows[0])]
     lines = [f"| {' | '.join(cells)} |" for cells in rows]
-    return "\n".join([f"{text}. Pieces added to the vocabulary: {', '.join(added)}.", "", *lines])
+    return "\n".join([text, "", *lines])
+
+
+def mean_of(before_weight: float) -> str:
+    """Describes the parameters of a model that is the mean of those before and after."""
+    after = f"{1 - before_weight:g}"
+    return f"{before_weight:g} times those before the training and {after} times those after it"
 
 
 def table(before: Scores, after: Scores) -> list[list[str]]:
