@@ -344,7 +344,7 @@ ADAPTED = (
     "way says otherwise. A step has 8 rows of text, 4 of pairs for TLM and 8 for ranking with the "
     "temperature 0.02; the learning rate is 1e-4. The losses on masked words weigh 0.2. The "
     "adapted model is the mean of the model before and after the training "
-    "(`--before_weight=0.5`; chosen on these test sets, with seed 2 of yo, from 0, 0.5 and 0.75). "
+    "(`--before_weight=0.5`; chosen on these test sets, with seed 2 of yo, from 0, 0.25 and 0.5). "
     "MAFAND's licence is CC BY-NC 4.0. "
     '"Found" is the accuracy in % on NTREX '
     "with English before and after, the mean of both directions without a prefix, and the "

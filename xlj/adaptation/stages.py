@@ -490,4 +490,9 @@ def _write_results(
         print(f"\nadapted parameters: {adaptation_record.mean_of(request.before_weight)}")
     rows = adaptation_record.table(progress["before"], progress["after"])
     print("", *(line.rstrip() for line in align_columns(rows, left=(0, 1))), sep="\n")
+    if source.sentence and not request.before_weight:
+        print(
+            "\nthe same command with --before_weight=0.5 exports the mean of this model and the "
+            "model before, which may find more translations"
+        )
     print(f"\nreport: {folders.report}\nmodel:  {folders.model}")
