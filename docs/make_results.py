@@ -350,8 +350,8 @@ ADAPTED = (
     "with English before and after, the mean of both directions without a prefix, and the "
     "difference with the 95 % interval of the paired bootstrap over sentences. The loss is that of "
     "held-out text after the adaptation; the model had no head for masked words before. The "
-    "minutes of yo and wo are of measuring a trained model again; the training of yo took 10 to 15 "
-    "minutes."
+    "minutes of yo and of yo old pieces are of measuring trained models again; whole rows took 17 "
+    "to 35 minutes."
 )
 TRIALS = (
     "Other settings of the way yo; differences on NTREX in points. 0 in the first column is the "
