@@ -350,8 +350,9 @@ ADAPTED = (
     "with English before and after, the mean of both directions without a prefix, and the "
     "difference with the 95 % interval of the paired bootstrap over sentences. The loss is that of "
     "held-out text after the adaptation; the model had no head for masked words before. The "
-    "minutes of yo and of yo old pieces are of measuring trained models again; whole rows took 17 "
-    "to 35 minutes. yo text was measured without the mean (`--before_weight=0`)."
+    "minutes of yo and of yo old pieces are of measuring trained models again; the rows "
+    "of yo, seeds 1 and 2, took 21 and 17 minutes with their training. yo text was measured "
+    "without the mean (`--before_weight=0`)."
 )
 TRIALS = (
     "Other settings of the way yo; differences on NTREX in points. 0 in the first column is the "

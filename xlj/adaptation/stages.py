@@ -197,15 +197,8 @@ def adapt(
         adapted = merging.towards(
             adapted_from, stored_models.find(folders.run), request.before_weight
         )
-        # It is not measured yet, or was measured after fewer steps or with another weight.
         made = {"step": outcome.step, "before_weight": request.before_weight}
-        if made != {name: progress.get(name) for name in made}:
-            print("measuring the model after training", flush=True)
-            after = word_loss.measure_text(_with_modules(pretrained.of(adapted), source), text)
-            progress |= made | {"after": after}
-            if folders.model.exists():
-                shutil.rmtree(folders.model)  # it is another model
-            json_file.write(folders.progress, progress)
+        _measure_adapted(folders, progress, made, adapted, source, text)
         _write_results(folders, progress, request, source, adapted)
     return True
 
@@ -295,6 +288,29 @@ def _with_vectors_of_modules(
         if section.layer == -1:
             evaluation = replace(evaluation, **{name: replace(section, layer=layer)})
     return replace(config, objectives=objectives, evaluation=evaluation)
+
+
+def _measure_adapted(
+    folders: Folders,
+    progress: Record,
+    made: Record,
+    adapted: StoredModel,
+    source: StoredModel,
+    text: TestText,
+) -> None:
+    """Measures the adapted model, and removes the export of an earlier one.
+
+    It does nothing if the model of `made` is measured already: of this step, and with this weight
+    of the model before.
+    """
+    if made == {name: progress.get(name) for name in made}:
+        return
+    print("measuring the model after training", flush=True)
+    after = word_loss.measure_text(_with_modules(pretrained.of(adapted), source), text)
+    progress |= made | {"after": after}
+    if folders.model.exists():
+        shutil.rmtree(folders.model)
+    json_file.write(folders.progress, progress)
 
 
 def _with_modules(trained: Pretrained, source: StoredModel) -> Pretrained:

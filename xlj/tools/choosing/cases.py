@@ -195,7 +195,7 @@ CASES = (
     Case(
         *("adapt", ("adapt", "encoder", "sentences"), "multilingual", (1, 20), 80_000, 6_000, 0),
         "150",
-        "17 to 35 minutes, 2 shared cores",
+        "17 to 21 minutes, 2 shared cores",
         "multilingual-e5-small, Yoruba: finds 79.8 -> 82.5 % of 1,997 translations; German "
         "98.8 -> 99.3 %",
         True,
