@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from result_rows import TRAINED_IN
 
 import xlj
 from xlj.api.data_sets import Prompts, Scores, measure_search
@@ -116,7 +117,7 @@ def trained(model: Path, data: Path) -> Path:
         "data.examples": mined,
         "data.passage_length": 192,
         "data.cache": folder / "rows",
-        "model.dtype": "bfloat16",
+        "model.dtype": TRAINED_IN,
         "optimizer.learning_rate": 3e-5,
         "optimizer.warmup_steps": 15,
         "train.steps": STEPS,

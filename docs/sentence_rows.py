@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from result_rows import TATOEBA, hits
+from result_rows import TATOEBA, TRAINED_IN, hits
 
 import xlj
 from xlj.api.data_sets import Scores, ntrex_sides, percent, tatoeba_sides
@@ -100,7 +100,7 @@ def flags_of(model: Path, examples: Path) -> list[str]:
         "data.held_out_share": 0,
         "data.passage_length": LENGTH,
         "data.cache": examples.parent / "rows",
-        "model.dtype": "bfloat16",
+        "model.dtype": TRAINED_IN,
         "optimizer.learning_rate": RATE,
         "optimizer.warmup_steps": WARMUP,
         "optimizer.weight_decay": DECAY,
@@ -189,7 +189,7 @@ def train_peer(seed: int, model: Path, examples: Path, folder: Path, per_step: i
         weight_decay=DECAY,
         max_grad_norm=CLIP,
         lr_scheduler_type="linear",
-        bf16=True,
+        bf16=TRAINED_IN == "bfloat16",
         use_cpu=True,
         seed=seed,
         batch_sampler="no_duplicates",
@@ -252,7 +252,7 @@ def found(model: Path, name: str, data: Path) -> np.ndarray:
 
 @functools.lru_cache(maxsize=2)
 def loaded(model: Path) -> xlj.Encoder:
-    return xlj.load(model, compute="bfloat16")
+    return xlj.load(model, compute=TRAINED_IN)
 
 
 ROWS: dict[str, Callable[[Path, Path], Scores]] = {

@@ -62,6 +62,7 @@ def test_an_error_while_writing_names_the_output(expect_error, tmp_path, monkeyp
     [
         (["--heal"], "--heal needs --text"),
         (["--minutes=5"], r"--minutes=5: .* --heal"),
+        (["--seed=0"], "--seed=0 needs --heal"),
         (["--heal", "--text=none", "--minutes=0"], "--minutes=0: expected above 0"),
     ],
 )

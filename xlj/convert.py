@@ -199,6 +199,7 @@ def _trim_flags(parser: Parser) -> None:
         type=float,
         help="with --heal: the time of training steps, at most [45]",
     )
+    add("--seed", metavar="N", type=int, help="with --heal: seed of the training [0]")
     add("--output", metavar="DIR", required=True, type=Path, help=_NEW_FOLDER)
 
 
@@ -348,6 +349,8 @@ def _trim(flags: Namespace, output: Path) -> bool:
         raise ConfigError("--heal needs --text to train on")
     if flags.minutes is not None and not (flags.heal and flags.minutes > 0):
         raise ConfigError(f"--minutes={flags.minutes:g}: expected above 0, and --heal")
+    if flags.seed is not None and not flags.heal:
+        raise ConfigError(f"--seed={flags.seed} needs --heal, which trains")
     from xlj.conversion.importing import print_next
     from xlj.conversion.trimming import Pieces, trim
 
@@ -366,7 +369,8 @@ def _trim(flags: Namespace, output: Path) -> bool:
         work.mkdir(exist_ok=True)
         trim(flags.checkpoint, work / "trimmed", flags.text, pieces, flags.layers)
     minutes = flags.minutes or MINUTES
-    return heal(flags.checkpoint, read_texts(flags.text), work, output, minutes)
+    texts = read_texts(flags.text)
+    return heal(flags.checkpoint, texts, work, output, minutes, flags.seed or 0)
 
 
 if __name__ == "__main__":

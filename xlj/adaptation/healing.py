@@ -35,7 +35,12 @@ _OBJECTIVE = "text_distillation"
 
 
 def heal(
-    checkpoint: str, texts: Mapping[str, Sequence[str]], work: Path, output: Path, minutes: float
+    checkpoint: str,
+    texts: Mapping[str, Sequence[str]],
+    work: Path,
+    output: Path,
+    minutes: float,
+    seed: int = 0,
 ) -> bool:
     """Trains the model in `work/trimmed`, and writes the result to `output`.
 
@@ -49,6 +54,7 @@ def heal(
       output: the path of the new checkpoint.
       minutes: the time of training steps, as measured before training; fewer than `STEPS` steps
         are trained if these would take longer.
+      seed: the seed of the training run.
 
     Returns:
       False if the training was interrupted.
@@ -58,7 +64,7 @@ def heal(
     """
     whole = stored_models.find(checkpoint, "--checkpoint")
     trimmed = stored_models.find(work / "trimmed", "--output")
-    config = _config_of(whole, work, _write_texts(texts, work / "text"))
+    config = _config_of(whole, work, _write_texts(texts, work / "text"), seed)
     config = _with_steps(config, work / "plan.json", minutes)
     began, first = time.monotonic(), max(reading.steps(work / "run"), default=0)
     outcome = runs.pretrain(config, work / "run")
@@ -104,7 +110,9 @@ def _write_texts(texts: Mapping[str, Sequence[str]], folder: Path) -> list[str]:
     return names
 
 
-def _config_of(whole: stored_models.StoredModel, work: Path, names: Sequence[str]) -> Config:
+def _config_of(
+    whole: stored_models.StoredModel, work: Path, names: Sequence[str], seed: int
+) -> Config:
     """Returns the config of the training run."""
     config = schema.default()
     config.init_from, config.transfer.model = str(work / "trimmed"), "init_from"
@@ -120,7 +128,7 @@ def _config_of(whole: stored_models.StoredModel, work: Path, names: Sequence[str
     config.optimizer.learning_rate, config.optimizer.clip_norm = 1e-4, 1.0
     config.optimizer.b2 = 0.98
     config.optimizer.rate_multipliers = ",".join(frozen_modules(whole))
-    config.train.steps = STEPS
+    config.train.steps, config.train.seed = STEPS, seed
     config.optimizer.warmup_steps = STEPS // 10
     config.train.log_every = 50
     config.train.eval_every = config.train.checkpoint_every = 500
