@@ -5,10 +5,10 @@
     python docs/make_results.py --only='tatoeba-*,sts-de'  # measures these rows again
     python docs/make_results.py --only=                    # only writes the page
 
-`result_rows.py`, `sentence_rows.py` and `product_rows.py` have the rows and the functions that
-measure them. Each row is saved in multilingual_e5.json next to the page as soon as it is measured,
-so the same command resumes. The page has the rows that have a measurement, beside the published
-scores in multilingual_e5_published.json. Only scores leave the data.
+`result_rows.py`, `sentence_rows.py`, `teacher_rows.py` and `product_rows.py` have the rows and the
+functions that measure them. Each row is saved in multilingual_e5.json next to the page as soon as
+it is measured, so the same command resumes. The page has the rows that have a measurement, beside
+the published scores in multilingual_e5_published.json. Only scores leave the data.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import product_rows
 import result_rows
 import sentence_rows
+import teacher_rows
 from result_rows import (
     ALIGNMENT,
     FINE_TUNING,
@@ -45,7 +46,7 @@ from xlj.api.data_sets import FROM, INTO, Scores, markdown_table
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/experiments/multilingual_e5.md"
 MEASURED, PUBLISHED = "multilingual_e5", "multilingual_e5_published"
-ROWS = result_rows.ROWS | sentence_rows.ROWS | product_rows.ROWS
+ROWS = result_rows.ROWS | sentence_rows.ROWS | teacher_rows.ROWS | product_rows.ROWS
 BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 CAPTION = "multilingual-e5-small with 4-bit weights"
 
@@ -228,7 +229,8 @@ def page(records: dict[str, Scores]) -> str:
     ]
     parts += [tuned(kind, records) for kind in TUNED]
     parts += [adaptations(records), tags_of_adapted(records), trims(records)]
-    parts += [trained(records), forgotten(records), products(records)]
+    parts += [trained(records), forgotten(records), taught(records), taught_english(records)]
+    parts += [products(records)]
     return before + BEGIN + "\n" + "".join(part + "\n" for part in parts if part) + END + after
 
 
@@ -430,23 +432,87 @@ TRIMS = (
 
 def trained(records: dict[str, Scores]) -> str:
     """Returns the section of sentence encoders: a line for each way, with means over its seeds."""
-    ways: dict[str, list[Scores]] = {}
-    for name, measured in records.items():
-        way = name.removeprefix("sentences-").rpartition("-")[0]
-        if name.startswith("sentences-") and way != "all languages":
-            ways.setdefault(way, []).append(measured)
+    ways = runs_by_way(records, "sentences-")
+    ways.pop("all languages", None)
     if not ways:
         return ""
     sets = [*sentence_rows.SETS, "tatoeba"]
-    first = next(iter(ways.values()))[0]
-    lines: list[list[Any]] = [["before", None, None, *(first[name][0] for name in sets), None]]
-    for way, runs in ways.items():
-        cells = [with_deviation([run[name][1] for run in runs]) for name in sets]
-        speed = with_deviation([run["examples per second"] for run in runs])
-        minutes = statistics.mean(run["minutes"] for run in runs)
-        lines.append([way, len(runs), speed, *cells, round(minutes, 1)])
+    lines = comparisons(ways, sets)
+    speeds = [[run["examples per second"] for run in runs] for runs in ways.values()]
+    lines = [
+        [*line[:2], speed, *line[2:]]
+        for line, speed in zip(lines, [None, *map(with_deviation, speeds)], strict=True)
+    ]
     head = ["training", "seeds", "examples/s", *sets, "minutes"]
     return f"## Trained on pairs\n\n{CAPTION}. {TRAINED}\n\n{markdown_table(head, lines)}"
+
+
+def runs_by_way(records: dict[str, Scores], prefix: str) -> dict[str, list[Scores]]:
+    """Returns the records of the rows `PREFIX WAY-SEED`, by way."""
+    ways: dict[str, list[Scores]] = {}
+    for name, measured in records.items():
+        if name.startswith(prefix):
+            ways.setdefault(name.removeprefix(prefix).rpartition("-")[0], []).append(measured)
+    return ways
+
+
+def comparisons(ways: dict[str, list[Scores]], sets: Sequence[str]) -> list[list[Any]]:
+    """Returns a line with the scores before, and a line for each way with the means after."""
+    first = next(iter(ways.values()))[0]
+    lines: list[list[Any]] = [["before", None, *(first[name][0] for name in sets), None]]
+    for way, runs in ways.items():
+        cells = [
+            with_deviation([run[name][1] for run in runs]) if name in runs[0] else None
+            for name in sets
+        ]
+        minutes = statistics.mean(run["minutes"] for run in runs)
+        lines.append([way, len(runs), *cells, round(minutes, 1)])
+    return lines
+
+
+def taught(records: dict[str, Scores]) -> str:
+    """Returns the section of students in Yoruba, beside the encoder trained by contrast."""
+    ways = runs_by_way(records, "taught-yo ")
+    if not ways:
+        return ""
+    contrast = runs_by_way(records, "sentences-").get("xlj")
+    ways = ({"contrast": contrast} if contrast else {}) | ways
+    sets = [*sentence_rows.SETS, "tatoeba"]
+    table = markdown_table(["way", "seeds", *sets, "minutes"], comparisons(ways, sets))
+    return f"## Yoruba by a teacher\n\n{CAPTION}. {TAUGHT}\n\n{table}"
+
+
+TAUGHT = (
+    "The teacher is the model before the training. The student starts from it and learns its "
+    "vectors of English sentences, from these and from their Yoruba translations: cosine, mean of "
+    f"the tokens, {sentence_rows.STEPS} steps of {sentence_rows.ROWS_PER_STEP} rows, the learning "
+    f"rate {sentence_rows.RATE:g}. Pairs, rows, steps and test sets are those of the section "
+    '[Trained on pairs](#trained-on-pairs); "contrast" is its line xlj. "Teacher and contrast" '
+    "has half of the rows for each. Each line below changes one factor. Accuracy in % of retrieval "
+    "with English, the mean of both directions without a prefix; ± is the standard deviation over "
+    "the seeds. The minutes include the measurement."
+)
+
+
+def taught_english(records: dict[str, Scores]) -> str:
+    """Returns the section of students of the English teacher."""
+    ways = runs_by_way(records, "taught-english ")
+    if not ways:
+        return ""
+    sets = ["sts de", "tatoeba deu", "tatoeba swh", "ntrex sw"]
+    table = markdown_table(["trainer", "seeds", *sets, "minutes"], comparisons(ways, sets))
+    return f"### The space of an English teacher\n\n{CAPTION}. {TAUGHT_ENGLISH}\n\n{table}"
+
+
+TAUGHT_ENGLISH = (
+    "The teacher is all-MiniLM-L6-v2 (Apache 2.0), the student starts from multilingual-e5-small "
+    "and has its vocabulary. Training pairs: Multi30k's English-German captions (the source states "
+    "no licence) and MAFAND's English-Swahili pairs (CC BY-NC 4.0). Squared error on both "
+    f"sentences, mean of the tokens, {teacher_rows.ENGLISH_STEPS} steps, the learning rate "
+    f"{teacher_rows.ENGLISH_RATE:g}. sentence-transformers trains with `MSELoss` on the same "
+    "pairs, with the same number of pairs a step. STS: Spearman's correlation in %; the genres "
+    "images and snli are captions too. The rest is as above."
+)
 
 
 TRAINED = (

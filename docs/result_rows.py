@@ -56,6 +56,8 @@ SETTINGS = {
 CPU = Path("/proc/cpuinfo")
 TRAINED_IN = "bfloat16" if CPU.exists() and "amx_bf16" in CPU.read_text() else "float32"
 """The type in which rows train: the faster one of this machine. Only AMX is faster in bfloat16."""
+BITS = {"bits": 16 if TRAINED_IN == "bfloat16" else 32}
+"""The score of rows that says in which type they trained."""
 LAYER = 8
 """The layer of XLM-Align and SimAlign, which is the default of `xlj.align`, for 12 layers."""
 XLM_ALIGN, SIMALIGN = "together optimal_transport", "apart itermax"
@@ -123,7 +125,8 @@ def fine_tune(kind: str, seed: int, model: Path, data: Path) -> Scores:
     with tempfile.TemporaryDirectory() as workdir:
         config.data.cache = f"{workdir}/rows"
         (run,) = xlj.fine_tune(config, workdir).runs
-    return {language: round(score, 2) for language, score in run.test[task.metric].items()}
+    scores = {language: round(score, 2) for language, score in run.test[task.metric].items()}
+    return scores | BITS
 
 
 def rounding(language: str, model: Path, data: Path) -> Scores:
@@ -273,7 +276,7 @@ def adapt(name: str, seeds: Iterable[int], model: Path, data: Path) -> Scores:
     """
     outputs = [adapted(name, seed, model, data) for seed in seeds]
     records = [json.loads((each / "adaptation.json").read_text("utf-8")) for each in outputs]
-    scores: Scores = {"steps": records[0]["step"]}
+    scores: Scores = {"steps": records[0]["step"], **BITS}
     for measure in ("pieces_per_word", "nats_per_character"):
         both = ([each[time].get(measure, {}) for each in records] for time in ("before", "after"))
         scores[measure] = [
@@ -310,11 +313,13 @@ LAYERS = {
     "outer layers": "0,1,2,9,10,11",
 }
 """Three choices of 6 of the 12 layers."""
+SMALL = ["--pieces=32000", f"--layers={LAYERS['first layers']}"]
 TRIMMED = {
     "whole": [],
     "pieces": ["--pieces=32000"],
     **{name: [f"--layers={layers}"] for name, layers in LAYERS.items()},
-    "pieces and first layers": ["--pieces=32000", f"--layers={LAYERS['first layers']}"],
+    "pieces and first layers": SMALL,
+    **{f"healed {seed}": [*SMALL, "--heal", "--minutes=20", f"--seed={seed}"] for seed in range(3)},
 }
 """The flags of `xlj convert trim` for each trimmed model."""
 KEPT = {"en": "eng", "de": "deu", "fr": "fra", "sw": "swh"}

@@ -13,13 +13,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from result_rows import TATOEBA, TRAINED_IN, hits
+from result_rows import BITS, TATOEBA, TRAINED_IN, hits
 
 import xlj
 from xlj.api.data_sets import Scores, ntrex_sides, percent, tatoeba_sides
@@ -86,20 +86,12 @@ def write_examples(folder: Path, data: Path) -> Path:
     return file
 
 
-def flags_of(model: Path, examples: Path) -> list[str]:
-    contrast = {
-        "batch_size": ROWS_PER_STEP,
-        "query_length": LENGTH,
-        "directions": "query_to_passage,passage_to_query",
-        "temperature": TEMPERATURE,
-    }
-    values = {
+def training_values(model: Path, cache: Path) -> dict[str, Any]:
+    """Returns the values of the config that all ways of training have."""
+    return {
         "init_from": model,
-        "data.languages": "yo",
-        "data.examples": examples,
         "data.held_out_share": 0,
-        "data.passage_length": LENGTH,
-        "data.cache": examples.parent / "rows",
+        "data.cache": cache,
         "model.dtype": TRAINED_IN,
         "optimizer.learning_rate": RATE,
         "optimizer.warmup_steps": WARMUP,
@@ -112,13 +104,32 @@ def flags_of(model: Path, examples: Path) -> list[str]:
         "train.eval_every": STEPS,
         "train.checkpoint_every": STEPS,
     }
-    values |= {f"objectives.contrast.{name}": value for name, value in contrast.items()}
+
+
+def contrast_values(examples: Path) -> dict[str, Any]:
+    """Returns the values of the config that rank the examples."""
+    contrast = {
+        "batch_size": ROWS_PER_STEP,
+        "query_length": LENGTH,
+        "directions": "query_to_passage,passage_to_query",
+        "temperature": TEMPERATURE,
+    }
+    return {
+        "data.languages": "yo",
+        "data.examples": examples,
+        "data.passage_length": LENGTH,
+        **{f"objectives.contrast.{name}": value for name, value in contrast.items()},
+    }
+
+
+def flags_of(values: Mapping[str, Any]) -> list[str]:
     return [f"--config.{name}={value}" for name, value in values.items()]
 
 
 def examples_per_step(model: Path, examples: Path) -> int:
     """Returns the mean number of examples of a step of xlj, whose rows hold one or several."""
-    flags = flags_of(model, examples)
+    values = training_values(model, examples.parent / "rows") | contrast_values(examples)
+    flags = flags_of(values)
     run(["xlj.prepare", "--config=configs/sentences.py", *flags])
     (manifest,) = (examples.parent / "rows").glob("*/manifest.json")
     (task,) = json.loads(manifest.read_text())["tasks"]
@@ -138,7 +149,8 @@ def train_xlj(way: str, seed: int, model: Path, examples: Path, folder: Path, _:
                 ]
             )
         examples = mined
-    flags = [*flags_of(model, examples), *WAYS[way], f"--config.train.seed={seed}"]
+    values = training_values(model, examples.parent / "rows") | contrast_values(examples)
+    flags = [*flags_of(values | {"train.seed": seed}), *WAYS[way]]
     workdir = folder / "run"
     run(["xlj.train", "--config=configs/sentences.py", f"--workdir={workdir}", *flags])
     run(["xlj.convert", "export", f"--checkpoint={workdir}", f"--output={folder / 'model'}"])
@@ -156,14 +168,46 @@ def run(command: list[str]) -> None:
 
 def train_peer(seed: int, model: Path, examples: Path, folder: Path, per_step: int) -> float:
     """Trains with sentence-transformers; returns steps per second."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.losses import MultipleNegativesSymmetricRankingLoss
+
+    records = [json.loads(line) for line in examples.read_text("utf-8").splitlines()]
+    texts = {
+        "anchor": [each["query"] for each in records],
+        "positive": [each["pos"][0] for each in records],
+    }
+    encoder = SentenceTransformer(str(model), device="cpu")
+    encoder.max_seq_length = LENGTH
+    loss = MultipleNegativesSymmetricRankingLoss(encoder, scale=1 / TEMPERATURE)
+    return run_peer(encoder, loss, texts, folder, per_step, seed=seed)
+
+
+def run_peer(
+    encoder: Any,
+    loss: Any,
+    texts: dict[str, Any],
+    folder: Path,
+    per_step: int,
+    *,
+    seed: int,
+    steps: int = STEPS,
+    rate: float = RATE,
+) -> float:
+    """Trains an encoder with the trainer of sentence-transformers, and writes it to `model` in the
+    folder.
+
+    Args:
+      texts: the columns of the examples.
+
+    Returns:
+      steps per second, from step `FROM_STEP`.
+    """
     import torch
     from datasets import Dataset
     from sentence_transformers import (
-        SentenceTransformer,
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
     )
-    from sentence_transformers.losses import MultipleNegativesSymmetricRankingLoss
     from transformers import TrainerCallback
 
     times: dict[int, float] = {}
@@ -173,18 +217,11 @@ def train_peer(seed: int, model: Path, examples: Path, folder: Path, per_step: i
             times[state.global_step] = time.monotonic()
 
     torch.set_num_threads(2)
-    records = [json.loads(line) for line in examples.read_text("utf-8").splitlines()]
-    texts = {
-        "anchor": [each["query"] for each in records],
-        "positive": [each["pos"][0] for each in records],
-    }
-    encoder = SentenceTransformer(str(model), device="cpu")
-    encoder.max_seq_length = LENGTH
     settings = SentenceTransformerTrainingArguments(
         output_dir=str(folder / "run"),
-        max_steps=STEPS,
+        max_steps=steps,
         per_device_train_batch_size=per_step,
-        learning_rate=RATE,
+        learning_rate=rate,
         warmup_steps=WARMUP,
         weight_decay=DECAY,
         max_grad_norm=CLIP,
@@ -197,7 +234,6 @@ def train_peer(seed: int, model: Path, examples: Path, folder: Path, per_step: i
         logging_steps=FROM_STEP,
         report_to="none",
     )
-    loss = MultipleNegativesSymmetricRankingLoss(encoder, scale=1 / TEMPERATURE)
     trainer = SentenceTransformerTrainer(
         model=encoder,
         args=settings,
@@ -207,7 +243,7 @@ def train_peer(seed: int, model: Path, examples: Path, folder: Path, per_step: i
     )
     trainer.train()
     encoder.save_pretrained(str(folder / "model"))
-    return (STEPS - FROM_STEP) / (times[STEPS] - times[FROM_STEP])
+    return (steps - FROM_STEP) / (times[steps] - times[FROM_STEP])
 
 
 def measure(way: str, seed: int, model: Path, data: Path) -> Scores:
@@ -218,16 +254,24 @@ def measure(way: str, seed: int, model: Path, data: Path) -> Scores:
     over sentences.
     """
     folder, speed = train(way, seed, model, data)
-    scores: Scores = {"examples per second": round(speed, 1)}
+    return {"examples per second": round(speed, 1)} | compare(model, folder, data)
+
+
+def compare(model: Path, folder: Path, data: Path, with_tatoeba: bool = True) -> Scores:
+    """Measures retrieval with a model before the training and with the folder of the result; see
+    `measure`."""
+    scores: Scores = {**BITS}
     for name in SETS:
         before, after = (found(each, name, data) for each in (model, folder))
         scores[name] = [percent(before.mean()), percent(after.mean())]
         scores[f"{name}, difference"] = [percent(x) for x in paired_bootstrap(before, after)]
-    means = [
-        [found(each, f"tatoeba {language}", data).mean() for language in TATOEBA]
-        for each in (model, folder)
-    ]
-    return scores | {"tatoeba": [percent(np.mean(each)) for each in means]}
+    if with_tatoeba:
+        means = [
+            [found(each, f"tatoeba {language}", data).mean() for language in TATOEBA]
+            for each in (model, folder)
+        ]
+        scores["tatoeba"] = [percent(np.mean(each)) for each in means]
+    return scores
 
 
 def forgets(seed: int, model: Path, data: Path) -> Scores:

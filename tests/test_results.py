@@ -219,7 +219,7 @@ def test_error_rates_have_the_layer_encoding_and_method_of_their_names(
 
 
 def test_fine_tuned_models_are_scored_at_the_last_step_in_all_languages(
-    script, tmp_path, monkeypatch
+    script, rows, tmp_path, monkeypatch
 ):
     """The config is valid. No model is trained."""
 
@@ -238,7 +238,8 @@ def test_fine_tuned_models_are_scored_at_the_last_step_in_all_languages(
         return SimpleNamespace(runs=[SimpleNamespace(test=scores)])
 
     monkeypatch.setattr(xlj, "fine_tune", fine_tune)
-    assert script.ROWS["entities-2"](Path("model"), tmp_path) == {"en": 80.12, "de": 70.0}
+    scores = script.ROWS["entities-2"](Path("model"), tmp_path)
+    assert scores == {"en": 80.12, "de": 70.0, **rows.BITS}
 
 
 def test_an_adaptation_is_measured_before_and_after(script, rows, tmp_path, monkeypatch):
@@ -393,3 +394,70 @@ def test_a_model_of_the_product_chain_is_measured_on_search_sets(script, tmp_pat
     record = scores | {"ms": [3.0, 4.0], "minutes": 2.0}
     line = "| as released | 2.5 | 3.0 (4.0) | 50.0 | 50.0 | 2.0 |"
     assert line in script.products({"product-as released": record})
+
+
+def test_a_student_in_yoruba_is_configured_by_its_way_and_measured(script, tmp_path, monkeypatch):
+    """Nothing is trained: the commands have the values of the way, and the pairs are written."""
+    teachers, sentences = (
+        importlib.import_module(name) for name in ("teacher_rows", "sentence_rows")
+    )
+    pairs = "\n".join(["one\tọ̀kan", "one\tọ̀kan", "two\tèjì", "three\tẹ̀ta"]) + "\n"
+    write_gzip(tmp_path / teachers.PAIRS["yo"], pairs)
+    commands, model = [], tmp_path / "real/e5"
+    monkeypatch.setattr(teachers, "run", commands.append)
+    monkeypatch.setattr(teachers, "FEW", 2)
+    half = f"--config.objectives.contrast.batch_size={sentences.ROWS_PER_STEP // 2}"
+    for way, flag in (
+        ("teacher", "--config.objectives.sentence_distillation.loss=cosine"),
+        ("squared", "--config.objectives.sentence_distillation.loss=squared"),
+        ("1000 pairs", f"--config.data.parallel={tmp_path}/real/taught/pairs-2.{{pair}}.tsv"),
+        ("teacher and contrast", half),
+    ):
+        assert teachers.student(way, 3, model, tmp_path).name == "model"
+        train, export = commands[-2:]
+        assert flag in train and "--config.train.seed=3" in train and "export" in export
+        assert f"--config.objectives.sentence_distillation.teacher={model}" in train
+        assert ("--config.data.languages=yo" in train) == (flag == half)
+    few, everything = (tmp_path / f"real/taught/pairs-{n}.en-yo.tsv" for n in (2, "all"))
+    assert few.read_text("utf-8") == "one\tọ̀kan\ntwo\tèjì\n"
+    assert len(everything.read_text("utf-8").splitlines()) == 3
+
+    record = {name: [50.0, 60.0] for name in (*sentences.SETS, "tatoeba")} | {"minutes": 2.0}
+    records = {
+        "sentences-xlj-0": record | {"examples per second": 3.0},
+        "taught-yo teacher-0": record,
+        "taught-yo teacher-1": record | {"ntrex yo": [50.0, 62.0], "minutes": 4.0},
+        "taught-yo squared-0": {k: v for k, v in record.items() if k != "tatoeba"},
+    }
+    table = script.taught(records)
+    assert "| contrast | 1 | 60.0 | 60.0 | 60.0 | 60.0 | 60.0 | 2.0 |" in table
+    assert "| teacher | 2 | 61.0 ± 1.4 | 60.0 ± 0.0 | 60.0 ± 0.0 " in table and "| 3.0 |" in table
+    assert "| squared | 1 | 60.0 | 60.0 | 60.0 | 60.0 |" in table and script.taught({}) == ""
+    assert "| xlj | 1 | 3.0 | 60.0 |" in script.trained(records)
+
+
+def test_students_of_the_english_teacher_get_equal_pairs_a_step(script, tmp_path, monkeypatch):
+    teachers = importlib.import_module("teacher_rows")
+    for language in ("de", "sw"):
+        write_gzip(tmp_path / teachers.PAIRS[language], f"one\t{language}\n")
+    commands, model = [], tmp_path / "real/e5"
+    monkeypatch.setattr(teachers, "run", commands.append)
+    monkeypatch.setattr(teachers, "english_teacher", lambda folder: folder / "minilm")
+    with pytest.raises(ValueError, match="run xlj's row first"):
+        teachers.pairs_per_step(tmp_path / "real/taught")
+    teachers.taught_english("xlj", 1, model, tmp_path)
+    train, _ = commands
+    assert f"--config.data.parallel={tmp_path}/real/taught/pairs-all.{{pair}}.tsv" in train
+    assert f"--config.objectives.sentence_distillation.teacher={tmp_path}/real/taught/minilm" in (
+        train
+    )
+    assert f"--config.data.cache={tmp_path}/real/taught/english/rows" in train
+    store = tmp_path / "real/taught/english/rows/abc"
+    store.mkdir(parents=True)
+    tasks = [{"train": {"sentences": 30, "rows": 10}}, {"train": {"sentences": 50, "rows": 10}}]
+    (store / "manifest.json").write_text(json.dumps({"tasks": tasks}))
+    assert teachers.pairs_per_step(tmp_path / "real/taught") == 4 * teachers.ROWS_PER_STEP
+    record = {"sts de": [1.0, 2.0], "minutes": 1.0}
+    record |= dict.fromkeys(("tatoeba deu", "tatoeba swh", "ntrex sw"), [3.0, 4.0])
+    line = "| xlj | 1 | 2.0 | 4.0 | 4.0 | 4.0 | 1.0 |"
+    assert line in script.taught_english({"taught-english xlj-0": record})
