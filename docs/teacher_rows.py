@@ -81,9 +81,11 @@ def student(way: str, seed: int, model: Path, data: Path) -> Path:
         "data.parallel": pairs,
         "data.pairs": "en-yo",
         "data.pair_length": 2 * LENGTH,
-        "data.mono": f"{data}/mono/{{language}}.txt.gz",
         "train.seed": seed,
     }
+    if way == "old text":
+        values["data.mono"] = f"{data}/mono/{{language}}.txt.gz"
+        values["objectives.text_distillation.teacher"] = model
     if f"{CONTRAST}.batch_size" in WAYS[way]:
         examples = sentence_rows.write_examples(folder.parent, data)
         values |= sentence_rows.contrast_values(examples)

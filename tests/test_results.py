@@ -411,6 +411,7 @@ def test_a_student_in_yoruba_is_configured_by_its_way_and_measured(script, tmp_p
         ("teacher", "--config.objectives.sentence_distillation.loss=cosine"),
         ("squared", "--config.objectives.sentence_distillation.loss=squared"),
         ("1000 pairs", f"--config.data.parallel={tmp_path}/real/taught/pairs-2.{{pair}}.tsv"),
+        ("old text", f"--config.data.mono={tmp_path}/mono/{{language}}.txt.gz"),
         ("teacher and contrast", half),
     ):
         assert teachers.student(way, 3, model, tmp_path).name == "model"

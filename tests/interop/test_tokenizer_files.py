@@ -10,7 +10,7 @@ import pytest
 import sentencepiece
 from real_text import HARD, SPECIALS
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from tokenizers import pre_tokenizers
+from tokenizers import Tokenizer, pre_tokenizers
 
 from xlj import phrasebook
 from xlj.config import ConfigError
@@ -100,6 +100,25 @@ def test_a_tokenizer_json_is_written_unchanged(bert, tmp_path):
     config = json.loads((tmp_path / "tokenizer_config.json").read_bytes())
     assert config["cls_token"] == "[CLS]" and "token_type_ids" in config["model_input_names"]
     assert tokenizer_files.read(tmp_path) == vocabulary
+
+
+def test_a_tokenizer_that_pads_and_truncates_has_the_pairs_of_one_that_does_not(bert, tmp_path):
+    """As in all-MiniLM-L6-v2, whose tokenizer.json pads each text to 128 tokens."""
+    written = tmp_path / "written"
+    written.mkdir()
+    tokenizer_files.write(tokenizer_files.read(bert), written, 64, ("types",))
+    (written / "config.json").write_text('{"model_type": "bert"}')
+    file = written / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.enable_padding(length=8)
+    tokenizer.enable_truncation(8)
+    tokenizer.save(str(file))
+    vocabulary = tokenizer_files.read(written)
+    assert tokenizer_files.pair_marks(written, vocabulary, has_types=True) == ("types",)
+    again = tmp_path / "again"
+    again.mkdir()
+    tokenizer_files.write(vocabulary, again, 64, ("types",))
+    assert json.loads((again / "tokenizer.json").read_text()) == json.loads(file.read_text())
 
 
 def sentencepiece_model(**options):

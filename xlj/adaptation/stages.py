@@ -482,10 +482,7 @@ def _print_vectors(request: AdaptRequest, source: StoredModel, config: Config) -
             f"{ranking.layer}, pooling {ranking.pooling}"
         )
     else:
-        print(
-            "warning: text alone destroys the sentence vectors of --from; name --pairs, or keep "
-            "the vectors with --sentences"
-        )
+        print("warning: text alone destroys the sentence vectors of --from; name --pairs")
 
 
 def _write_results(

@@ -19,6 +19,7 @@ from xlj.data.tokenizer.tokenizer_json import (
     convert_errors,
     describe_frame,
     is_tokenizer_json,
+    load_tokenizer,
 )
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.folder import CONFIG as MODEL_CONFIG
@@ -186,12 +187,7 @@ def _load_tokenizer(folder: Path, vocabulary: Vocabulary) -> "Tokenizer | None":
     other files. None for a SentencePiece model."""
     json_path = _find(folder, JSON)
     content = json_path.read_bytes() if json_path else vocabulary.model
-    if not is_tokenizer_json(content):
-        return None
-    from tokenizers import Tokenizer
-
-    with convert_errors("cannot be read by the tokenizers library"):
-        return Tokenizer.from_str(content.decode())
+    return load_tokenizer(content) if is_tokenizer_json(content) else None
 
 
 def write(
@@ -266,7 +262,7 @@ def _with_pairs_of_rows(
     assert first and last  # all vocabularies have <s> and </s>
     separator = "separator" in pair_marks and vocabulary.separator or last
     second_type = int("types" in pair_marks)
-    probe = tokenizer.encode("a", "a")
+    probe = load_tokenizer(content).encode("a", "a")
     inner = [token for token in probe.tokens if token in (first, separator, last)]
     if inner == [first, separator, last] and probe.tokens[0] == first:
         sides = np.cumsum([0, *(token == separator for token in probe.tokens[:-1])])
