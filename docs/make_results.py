@@ -353,8 +353,8 @@ ADAPTED = (
     "difference with the 95 % interval of the paired bootstrap over sentences. The loss is that of "
     "held-out text after the adaptation; the model had no head for masked words before. The "
     "minutes of yo and of yo old pieces are of measuring trained models again; the rows "
-    "of yo, seeds 1 and 2, took 21 and 17 minutes with their training. yo text was measured "
-    "without the mean (`--before_weight=0`)."
+    "of yo, seeds 1 and 2, took 21 and 17 minutes with their training. The rows of yo text, of yo "
+    "head first, and tags after adapting are of a processor without AMX and trained in float32."
 )
 TRIALS = (
     "Other settings of the way yo; differences on NTREX in points. 0 in the first column is the "
@@ -516,9 +516,9 @@ TAUGHT_ENGLISH = (
 
 
 TRAINED = (
-    f"{sentence_rows.STEPS} steps on MAFAND's pairs of Yoruba and English (CC BY-NC 4.0), in "
-    f"bfloat16, a linear schedule, the learning rate {sentence_rows.RATE:g}. The loss is the "
-    "softmax in both directions, with all other sentences of the batch as negatives. "
+    f"{sentence_rows.STEPS} steps on MAFAND's pairs of Yoruba and English (CC BY-NC 4.0), "
+    f"a linear schedule, the learning rate {sentence_rows.RATE:g}. The loss is the softmax in both "
+    "directions, with all other sentences of the batch as negatives. "
     '"Negatives" adds three mined negatives for each sentence, "guard" leaves out negatives whose '
     'cosine exceeds that of the translation by 0.1, "matryoshka" adds losses on 64 and 128 '
     "dimensions. Accuracy in % of retrieval with English, the mean of both directions without a "
