@@ -406,10 +406,10 @@ def tags_of_adapted(records: dict[str, Scores]) -> str:
     caption = (
         f"{CAPTION}, before and after adapting, seed 0. XTREME's F1 in % of parts of speech after "
         f"{task.steps} steps of 8 English rows of 128 tokens, learning rate 5e-5; English and "
-        "Wolof: XTREME's dev sets; Yoruba: MasakhaPOS's test set (CC BY-NC 4.0). The "
-        "adapted models were trained again, and all three fine-tuned, in float32; the minutes include "
-        "this adaptation. New pieces lower the tags of their language: fine-tuning reads English only, and 150 steps "
-        "have trained their vectors little."
+        "Wolof: XTREME's dev sets; Yoruba: MasakhaPOS's test set (CC BY-NC 4.0). The adapted "
+        "models were trained again, and all three fine-tuned, in float32; the minutes include this "
+        "adaptation. New pieces lower the tags of their language: fine-tuning reads English only, "
+        "and 150 steps have trained their vectors little."
     )
     head = ["adapted to", *task.languages, "minutes", "GiB"]
     return f"### Tags of adapted models\n\n{caption}\n\n{markdown_table(head, lines)}"
