@@ -5,10 +5,10 @@
     python docs/make_results.py --only='tatoeba-*,sts-de'  # measures these rows again
     python docs/make_results.py --only=                    # only writes the page
 
-`result_rows.py`, `sentence_rows.py`, `teacher_rows.py` and `product_rows.py` have the rows and the
-functions that measure them. Each row is saved in multilingual_e5.json next to the page as soon as
-it is measured, so the same command resumes. The page has the rows that have a measurement, beside
-the published scores in multilingual_e5_published.json. Only scores leave the data.
+The files `*_rows.py` have the rows and the functions that measure them. Each row is saved in
+multilingual_e5.json next to the page as soon as it is measured, so the same command resumes. The
+page has the rows that have a measurement, beside the published scores in
+multilingual_e5_published.json. Only scores leave the data.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import paired_rows
 import product_rows
 import result_rows
 import sentence_rows
@@ -47,6 +48,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/experiments/multilingual_e5.md"
 MEASURED, PUBLISHED = "multilingual_e5", "multilingual_e5_published"
 ROWS = result_rows.ROWS | sentence_rows.ROWS | teacher_rows.ROWS | product_rows.ROWS
+ROWS |= paired_rows.ROWS
 BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 CAPTION = "multilingual-e5-small with 4-bit weights"
 
@@ -427,7 +429,9 @@ def trims(records: dict[str, Scores]) -> str:
     if not lines:
         return ""
     head = ["model", "parameters", "MB", "sentences/s", *sets, "minutes", "GiB"]
-    return f"## Trimmed models\n\n{CAPTION}. {TRIMS}\n\n{markdown_table(head, lines)}"
+    return f"## Trimmed models\n\n{CAPTION}. {TRIMS}\n\n{markdown_table(head, lines)}" + (
+        differences(records, "trimmed")
+    )
 
 
 TRIMS = (
@@ -456,7 +460,29 @@ def trained(records: dict[str, Scores]) -> str:
         for line, speed in zip(lines, [None, *map(with_deviation, speeds)], strict=True)
     ]
     head = ["training", "seeds", "examples/s", *sets, "minutes"]
-    return f"## Trained on pairs\n\n{CAPTION}. {TRAINED}\n\n{markdown_table(head, lines)}"
+    return f"## Trained on pairs\n\n{CAPTION}. {TRAINED}\n\n{markdown_table(head, lines)}" + (
+        differences(records, "sentences")
+    )
+
+
+def differences(records: dict[str, Scores], name: str) -> str:
+    """Returns the table of a row `paired-NAME`; empty without this row."""
+    measured = records.get(f"paired-{name}")
+    if not measured:
+        return ""
+    comparison = paired_rows.COMPARISONS[name]
+    lines = [
+        [f"{pair.way} - {pair.base}", pair.seeds]
+        + [signed(measured[pair.name][test]) for test in comparison.sets]
+        for pair in comparison.pairs
+    ]
+    head = ["difference in points (95 % interval)", "seeds", *comparison.sets]
+    return "\n" + markdown_table(head, lines)
+
+
+def signed(difference: Sequence[float]) -> str:
+    """Formats a difference and its interval."""
+    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*difference)
 
 
 def runs_by_way(records: dict[str, Scores], prefix: str) -> dict[str, list[Scores]]:
@@ -491,7 +517,9 @@ def taught(records: dict[str, Scores]) -> str:
     ways = ({"contrast": contrast} if contrast else {}) | ways
     sets = [*sentence_rows.SETS, "tatoeba"]
     table = markdown_table(["way", "seeds", *sets, "minutes"], comparisons(ways, sets))
-    return f"## Yoruba by a teacher\n\n{CAPTION}. {TAUGHT}\n\n{table}"
+    return f"## Yoruba by a teacher\n\n{CAPTION}. {TAUGHT}\n\n{table}" + differences(
+        records, "taught-yo"
+    )
 
 
 TAUGHT = (
@@ -513,7 +541,9 @@ def taught_english(records: dict[str, Scores]) -> str:
         return ""
     sets = ["sts de", "tatoeba deu", "tatoeba swh", "ntrex sw"]
     table = markdown_table(["trainer", "seeds", *sets, "minutes"], comparisons(ways, sets))
-    return f"### The space of an English teacher\n\n{CAPTION}. {TAUGHT_ENGLISH}\n\n{table}"
+    return f"### The space of an English teacher\n\n{CAPTION}. {TAUGHT_ENGLISH}\n\n{table}" + (
+        differences(records, "taught-english")
+    )
 
 
 TAUGHT_ENGLISH = (
@@ -553,9 +583,7 @@ def forgotten(records: dict[str, Scores]) -> str:
     means = [statistics.mean(row[i] for row in measured.values()) for i in (1, 2)]
     worst = sorted(measured, key=lambda language: measured[language][3])[:10]
     lines = [
-        [language, count, before, after, f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"]
-        for language in worst
-        for count, before, after, difference, low, high in [measured[language]]
+        [language, *measured[language][:3], signed(measured[language][3:])] for language in worst
     ]
     caption = (
         f"Tatoeba's {len(measured)} languages before and after the training of `xlj`, seed 0: the "
@@ -596,8 +624,7 @@ PRODUCTS = (
 
 def change(measured: Scores, language: str) -> str:
     before, after = measured[language]
-    difference, low, high = measured[f"{language}, difference"]
-    return f"{before:.1f} -> {after:.1f}: {difference:+.1f} ({low:+.1f} to {high:+.1f})"
+    return f"{before:.1f} -> {after:.1f}: {signed(measured[f'{language}, difference'])}"
 
 
 def spread(values: Sequence[float]) -> tuple[float, float | None]:

@@ -24,6 +24,7 @@ import xlj
 from xlj.api import data_sets
 from xlj.api.data_sets import Scores, english_vectors, ntrex_sides, percent, tatoeba_sides
 from xlj.evaluation.bootstrap import paired_bootstrap
+from xlj.io import files
 from xlj.retrieval import search
 from xlj.word_alignment import gold_alignments, sentence_pairs
 from xlj.word_alignment.gold_alignments import from_counts
@@ -77,9 +78,9 @@ def of_library_rows(kind: str, languages: Iterable[str]) -> dict[str, Callable[.
 
 
 @functools.lru_cache(maxsize=2)
-def loaded(model: Path) -> xlj.Encoder:
+def loaded(model: Path, **settings: str) -> xlj.Encoder:
     """Loads an encoder, once for all rows of a command."""
-    return xlj.load(model)
+    return xlj.load(model, **settings)
 
 
 def error_rates(name: str, model: Path, data: Path) -> Scores:
@@ -284,18 +285,52 @@ def adapt(name: str, seeds: Iterable[int], model: Path, data: Path) -> Scores:
             for runs in both
         ]
     for language in MEASURED:
-        before = ntrex_hits(model, language, data)
-        after = np.mean([ntrex_hits(each / "model", language, data) for each in outputs], 0)
+        before = found(model, f"ntrex {language}", data)
+        after = mean_found([each / "model" for each in outputs], f"ntrex {language}", data)
         difference = paired_bootstrap(before, after)
         scores[language] = [percent(before.mean()), percent(after.mean())]
         scores[f"{language}, difference"] = [percent(each) for each in difference]
     return scores
 
 
-@functools.cache
-def ntrex_hits(folder: Path, language: str, data: Path) -> np.ndarray:
-    """Returns `hits` of a language of NTREX, once for all rows of a command."""
-    return hits(loaded(folder), *ntrex_sides(language, data))
+def pairs_of(file: Path) -> tuple[list[str], list[str]]:
+    """Reads pairs of English and another language; returns the other sentences, and the English."""
+    rows = [line.split("\t") for line in files.lines(file)]
+    return [row[1] for row in rows], [row[0] for row in rows]
+
+
+SIDES: dict[str, Callable[[str, Path], tuple[list[str], list[str]]]] = {
+    "ntrex": ntrex_sides,
+    "tatoeba": tatoeba_sides,
+    "mafand": lambda language, data: pairs_of(data / f"parallel/mafand/test/en-{language}.tsv.gz"),
+}
+"""The functions (language, folder of the data) -> sentences of the language, and of English."""
+
+
+def found(
+    model: Path, name: str, data: Path, first: int | None = None, **settings: str
+) -> np.ndarray:
+    """Returns `hits` of a test set, such as "ntrex yo", or of its first sentences.
+
+    They are stored beside the model, so that later rows compare models without computing them.
+
+    Args:
+      settings: of `xlj.load`.
+    """
+    test, _, language = name.partition(" ")
+    choices = [str(each) for each in (name, first, *settings.values()) if each]
+    file = model.parent / f"found-by-{model.name}" / f"{' '.join(choices)}.npy"
+    if not file.exists():
+        sides = SIDES[test](language, data)
+        values = hits(loaded(model, **settings), *(side[:first] for side in sides))
+        file.parent.mkdir(exist_ok=True)
+        np.save(file, values)
+    return np.load(file)
+
+
+def mean_found(models: Iterable[Path], *args: Any, **settings: Any) -> np.ndarray:
+    """Returns the mean of `found` over models that differ in the seed, float64 [sentences]."""
+    return np.mean([found(model, *args, **settings) for model in models], 0)
 
 
 def hits(encoder: xlj.Encoder, sentences: list[str], english: list[str]) -> np.ndarray:
@@ -357,10 +392,9 @@ def trimmed(name: str, model: Path, data: Path) -> Scores:
     parameters = sum(leaf.size for leaf in jax.tree.leaves(encoder.pretrained.params))
     scores: Scores = {"parameters": parameters, "mb": round(4 * parameters / 1e6, 1)}
     for language, of_tatoeba in list(KEPT.items())[1:]:
-        sets = {"ntrex": ntrex_sides(language, data), "tatoeba": tatoeba_sides(of_tatoeba, data)}
-        for test, sides in sets.items():
-            found = hits(encoder, *(side[:SENTENCES] for side in sides))
-            scores[f"{test}, {language}"] = percent(found.mean())
+        for test, code in (("ntrex", language), ("tatoeba", of_tatoeba)):
+            of_sentences = found(folder, f"{test} {code}", data, SENTENCES)
+            scores[f"{test}, {language}"] = percent(of_sentences.mean())
     _, english = ntrex_sides("de", data)
     began = time.process_time()
     encoder.embed(english[:SENTENCES])  # with the shapes of `hits`, which are compiled

@@ -8,24 +8,22 @@ pip install -e '.[peers]' datasets accelerate
 
 from __future__ import annotations
 
-import functools
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from result_rows import BITS, TATOEBA, TRAINED_IN, hits
+import result_rows
+from result_rows import BITS, TATOEBA, TRAINED_IN, pairs_of
 
-import xlj
-from xlj.api.data_sets import Scores, ntrex_sides, percent, tatoeba_sides
+from xlj.api.data_sets import Scores, percent
 from xlj.checkpoints import metrics
 from xlj.evaluation.bootstrap import paired_bootstrap
-from xlj.io import files
 
 STEPS, ROWS_PER_STEP, LENGTH = 75, 16, 128
 RATE, WARMUP, DECAY, CLIP, TEMPERATURE = 3e-5, 8, 0.01, 1.0, 0.05
@@ -47,19 +45,10 @@ WAYS: dict[str, tuple[str, ...]] = {
 }
 """The flags of each way, in addition to those of `xlj`."""
 PEER = "sentence-transformers"
-SETS = {
-    "ntrex yo": lambda data: ntrex_sides("yo", data),
-    "mafand yo": lambda data: pairs_of(data / "parallel/mafand/test/en-yo.tsv.gz"),
-    "ntrex de": lambda data: ntrex_sides("de", data),
-    "ntrex sw": lambda data: ntrex_sides("sw", data),
-}
-"""The test sets: sentences of a language, and of English."""
-
-
-def pairs_of(file: Path) -> tuple[list[str], list[str]]:
-    """Reads pairs of English and another language; returns the other sentences, and the English."""
-    rows = [line.split("\t") for line in files.lines(file)]
-    return [row[1] for row in rows], [row[0] for row in rows]
+SETS = ("ntrex yo", "mafand yo", "ntrex de", "ntrex sw")
+"""The test sets whose differences have intervals."""
+found = partial(result_rows.found, compute=TRAINED_IN)
+"""`result_rows.found` by vectors in the type of the training."""
 
 
 def train(way: str, seed: int, model: Path, data: Path) -> tuple[Path, float]:
@@ -247,21 +236,29 @@ def run_peer(
 
 
 def measure(way: str, seed: int, model: Path, data: Path) -> Scores:
-    """Trains, and measures retrieval before and after on the sets, and on Tatoeba.
-
-    A pair of scores has the accuracies before and after, the means of both directions, without a
-    prefix. "difference" is that of the accuracies, with the 95 % interval of the paired bootstrap
-    over sentences.
-    """
+    """Trains, and compares retrieval before and after."""
     folder, speed = train(way, seed, model, data)
     return {"examples per second": round(speed, 1)} | compare(model, folder, data)
 
 
-def compare(model: Path, folder: Path, data: Path, with_tatoeba: bool = True) -> Scores:
-    """Measures retrieval with a model before the training and with the folder of the result; see
-    `measure`."""
+def compare(
+    model: Path,
+    folder: Path,
+    data: Path,
+    sets: Sequence[str] = SETS,
+    with_tatoeba: bool = True,
+) -> Scores:
+    """Measures retrieval with a model before the training and with the folder of the result.
+
+    A pair of scores has the accuracies before and after, the means of both directions, without a
+    prefix. "difference" is that of the accuracies, with the 95 % interval of the paired bootstrap
+    over sentences.
+
+    Args:
+      with_tatoeba: whether to measure the mean of the languages of Tatoeba too.
+    """
     scores: Scores = {**BITS}
-    for name in SETS:
+    for name in sets:
         before, after = (found(each, name, data) for each in (model, folder))
         scores[name] = [percent(before.mean()), percent(after.mean())]
         scores[f"{name}, difference"] = [percent(x) for x in paired_bootstrap(before, after)]
@@ -284,19 +281,6 @@ def forgets(seed: int, model: Path, data: Path) -> Scores:
         difference = [percent(x) for x in paired_bootstrap(before, after)]
         scores[language] = [len(before), percent(before.mean()), percent(after.mean()), *difference]
     return scores
-
-
-@functools.cache
-def found(model: Path, name: str, data: Path) -> np.ndarray:
-    """Returns `hits` of a test set: one of `SETS`, or `tatoeba LANGUAGE`."""
-    test, _, language = name.partition(" ")
-    sides = tatoeba_sides(language, data) if test == "tatoeba" else SETS[name](data)
-    return hits(loaded(model), *sides)
-
-
-@functools.lru_cache(maxsize=2)
-def loaded(model: Path) -> xlj.Encoder:
-    return xlj.load(model, compute=TRAINED_IN)
 
 
 ROWS: dict[str, Callable[[Path, Path], Scores]] = {

