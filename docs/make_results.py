@@ -528,9 +528,8 @@ TAUGHT = (
     f"the tokens, {sentence_rows.STEPS} steps of {sentence_rows.ROWS_PER_STEP} rows, the learning "
     f"rate {sentence_rows.RATE:g}. Pairs, rows, steps and test sets are those of the section "
     '[Trained on pairs](#trained-on-pairs); "contrast" is its line xlj. "Teacher and contrast" '
-    "has half of the rows for each. Each line below changes one factor. Accuracy in % of retrieval "
-    "with English, the mean of both directions without a prefix; ± is the standard deviation over "
-    "the seeds. The minutes include the measurement."
+    "has half of the rows for each. Each line below changes one factor. The test sets, ± and the "
+    "minutes are those of that section too."
 )
 
 
@@ -563,9 +562,10 @@ TRAINED = (
     "directions, with all other sentences of the batch as negatives. "
     '"Negatives" adds three mined negatives for each sentence, "guard" leaves out negatives whose '
     'cosine exceeds that of the translation by 0.1, "matryoshka" adds losses on 64 and 128 '
-    "dimensions. Accuracy in % of retrieval with English, the mean of both directions without a "
-    "prefix; Tatoeba is the mean of the 25 languages above. ± is the standard deviation over the "
-    "seeds. The minutes include the measurement."
+    f"dimensions. Accuracy in % of retrieval with English among the first {sentence_rows.FIRST:,} "
+    "sentences, the mean of both directions without a prefix; Tatoeba is the mean of the 25 "
+    f"languages above among the first {sentence_rows.FIRST_OF_TATOEBA} sentences of each. ± is the "
+    "standard deviation over the seeds. The minutes include the measurement."
 )
 
 
@@ -579,18 +579,21 @@ def forgotten(records: dict[str, Scores]) -> str:
     name = "sentences-all languages-0"
     if name not in records:
         return ""
-    measured = {k: v for k, v in records[name].items() if isinstance(v, list)}
-    means = [statistics.mean(row[i] for row in measured.values()) for i in (1, 2)]
-    worst = sorted(measured, key=lambda language: measured[language][3])[:10]
+    measured = {key: row for key, row in records[name].items() if isinstance(row, list)}
+    languages = {key: measured[key] for key in measured if key.startswith("tatoeba ")}
+    means = [statistics.mean(row[i] for row in languages.values()) for i in (1, 2)]
+    worst = sorted(languages, key=lambda key: languages[key][3])[:10]
     lines = [
-        [language, *measured[language][:3], signed(measured[language][3:])] for language in worst
+        [key, *measured[key][:3], signed(measured[key][3:])]
+        for key in (*sentence_rows.SETS, *worst)
     ]
     caption = (
-        f"Tatoeba's {len(measured)} languages before and after the training of `xlj`, seed 0: the "
-        f"mean accuracy changes from {means[0]:.2f} to {means[1]:.2f} %. The ten languages that "
-        "lose most, with the 95 % interval of the paired bootstrap over sentences."
+        f"All sentences of the test sets before and after the training of `xlj`, seed 0, with the "
+        f"95 % interval of the paired bootstrap over sentences. Tatoeba's {len(languages)} "
+        f"languages: the mean accuracy changes from {means[0]:.2f} to {means[1]:.2f} %; the ten "
+        "that lose most are shown."
     )
-    head = ["language", "pairs", "before", "after", "difference"]
+    head = ["test set", "pairs", "before", "after", "difference"]
     return f"### What the other languages lose\n\n{caption}\n\n{markdown_table(head, lines)}"
 
 

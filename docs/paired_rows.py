@@ -63,13 +63,13 @@ def trimmed(way: str, seed: int, model: Path, data: Path) -> Path:
     return trim(f"healed {seed}" if way == "healed" else way, model, data)
 
 
-IN_ITS_TYPE = {"compute": TRAINED_IN}
+SETTINGS = {"compute": TRAINED_IN, "first": sentence_rows.FIRST}
 COMPARISONS = {
     "sentences": Comparison(
         encoder,
         [Pair(PEER, "xlj", 3), *(Pair(way, "xlj") for way in sentence_rows.WAYS if way != "xlj")],
         sentence_rows.SETS,
-        IN_ITS_TYPE,
+        SETTINGS,
     ),
     "taught-yo": Comparison(
         student,
@@ -78,10 +78,10 @@ COMPARISONS = {
             *(Pair(way, "teacher") for way in teacher_rows.FACTORS),
         ],
         sentence_rows.SETS,
-        IN_ITS_TYPE,
+        SETTINGS,
     ),
     "taught-english": Comparison(
-        teacher_rows.taught_english, [Pair(PEER, "xlj", 3)], teacher_rows.SETS, IN_ITS_TYPE
+        teacher_rows.taught_english, [Pair(PEER, "xlj", 3)], teacher_rows.SETS, SETTINGS
     ),
     "trimmed": Comparison(
         trimmed,

@@ -45,8 +45,10 @@ WAYS: dict[str, tuple[str, ...]] = {
 }
 """The flags of each way, in addition to those of `xlj`."""
 PEER = "sentence-transformers"
-SETS = ("ntrex yo", "mafand yo", "ntrex de", "ntrex sw")
+SETS = ("ntrex yo", "mafand yo", "ntrex de")
 """The test sets whose differences have intervals."""
+FIRST, FIRST_OF_TATOEBA = 1000, 200
+"""The number of sentences of a test set, and of each language of Tatoeba: the first ones."""
 found = partial(result_rows.found, compute=TRAINED_IN)
 """`result_rows.found` by vectors in the type of the training."""
 
@@ -259,12 +261,15 @@ def compare(
     """
     scores: Scores = {**BITS}
     for name in sets:
-        before, after = (found(each, name, data) for each in (model, folder))
+        before, after = (found(each, name, data, FIRST) for each in (model, folder))
         scores[name] = [percent(before.mean()), percent(after.mean())]
         scores[f"{name}, difference"] = [percent(x) for x in paired_bootstrap(before, after)]
     if with_tatoeba:
         means = [
-            [found(each, f"tatoeba {language}", data).mean() for language in TATOEBA]
+            [
+                found(each, f"tatoeba {language}", data, FIRST_OF_TATOEBA).mean()
+                for language in TATOEBA
+            ]
             for each in (model, folder)
         ]
         scores["tatoeba"] = [percent(np.mean(each)) for each in means]
@@ -272,14 +277,16 @@ def compare(
 
 
 def forgets(seed: int, model: Path, data: Path) -> Scores:
-    """Measures each language of Tatoeba before and after the training of `xlj`."""
+    """Measures `SETS` and each language of Tatoeba, all sentences, before and after the training of
+    `xlj`."""
     folder, _ = train("xlj", seed, model, data)
+    files = sorted((data / "tatoeba").glob("tatoeba.*-eng.eng.gz"))
+    languages = [file.name.split(".")[1].removesuffix("-eng") for file in files]
     scores: Scores = {}
-    for file in sorted((data / "tatoeba").glob("tatoeba.*-eng.eng.gz")):
-        language = file.name.split(".")[1].removesuffix("-eng")
-        before, after = (found(each, f"tatoeba {language}", data) for each in (model, folder))
+    for name in (*SETS, *(f"tatoeba {language}" for language in languages)):
+        before, after = (found(each, name, data) for each in (model, folder))
         difference = [percent(x) for x in paired_bootstrap(before, after)]
-        scores[language] = [len(before), percent(before.mean()), percent(after.mean()), *difference]
+        scores[name] = [len(before), percent(before.mean()), percent(after.mean()), *difference]
     return scores
 
 

@@ -486,7 +486,7 @@ def test_ways_of_training_are_compared_sentence_by_sentence(script, tmp_path, mo
 
     monkeypatch.setattr(xlj, "load", load)
     pairs, sets = [paired.Pair("new", "old", 3)], ["ntrex yo"]
-    comparison = paired.Comparison(folder, pairs, sets, paired.IN_ITS_TYPE)
+    comparison = paired.Comparison(folder, pairs, sets, paired.SETTINGS)
     monkeypatch.setitem(paired.COMPARISONS, "sentences", comparison)
     for way in ("old", "new"):
         for seed in range(3):
