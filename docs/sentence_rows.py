@@ -30,7 +30,7 @@ RATE, WARMUP, DECAY, CLIP, TEMPERATURE = 3e-5, 8, 0.01, 1.0, 0.05
 FROM_STEP = 15
 """The first step whose time counts: compilation and the first steps do not."""
 
-NEGATIVES = ("--config.objectives.contrast.negatives=3",)
+NEGATIVES = ("--config.objectives.contrast.negatives=1",)
 GUARD = (
     "--config.objectives.contrast.guard=True",
     "--config.objectives.contrast.guard_margin=-0.1",
@@ -136,7 +136,7 @@ def train_xlj(way: str, seed: int, model: Path, examples: Path, folder: Path, _:
             run(
                 [
                     *("xlj.mine", "--negatives", f"--checkpoint={model}", "--ranks=2-50"),
-                    *("--count=3", f"--examples={examples}", f"--output={mined}"),
+                    *("--count=1", f"--examples={examples}", f"--output={mined}"),
                 ]
             )
         examples = mined

@@ -131,7 +131,7 @@ TRAINED = (
     f"{sentence_rows.STEPS} steps on MAFAND's pairs of Yoruba and English (CC BY-NC 4.0), "
     f"a linear schedule, the learning rate {sentence_rows.RATE:g}. The loss is the softmax in both "
     "directions, with all other sentences of the batch as negatives. "
-    '"Negatives" adds three mined negatives for each sentence, "guard" leaves out negatives whose '
+    '"Negatives" adds one mined negative for each sentence, "guard" leaves out negatives whose '
     'cosine exceeds that of the translation by 0.1, "matryoshka" adds losses on 64 and 128 '
     f"dimensions. Accuracy in % of retrieval with English among the first {sentence_rows.FIRST:,} "
     "sentences, the mean of both directions without a prefix; Tatoeba is the mean of the 25 "
