@@ -136,7 +136,9 @@ TRAINED = (
     f"dimensions. Accuracy in % of retrieval with English among the first {sentence_rows.FIRST:,} "
     "sentences, the mean of both directions without a prefix; Tatoeba is the mean of the 25 "
     f"languages above among the first {sentence_rows.FIRST_OF_TATOEBA} sentences of each. ± is the "
-    "standard deviation over the seeds. The minutes include the measurement."
+    "standard deviation over the seeds. Other work ran beside the line xlj's seed 0 and beside some "
+    "lines with one seed, so their examples per second are low. The minutes include the "
+    "measurement."
 )
 
 
