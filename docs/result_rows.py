@@ -348,13 +348,18 @@ LAYERS = {
     "outer layers": "0,1,2,9,10,11",
 }
 """Three choices of 6 of the 12 layers."""
+HEALED_FOR = 9
+"""The minutes of training of a healed model, at most."""
 SMALL = ["--pieces=32000", f"--layers={LAYERS['first layers']}"]
 TRIMMED = {
     "whole": [],
     "pieces": ["--pieces=32000"],
     **{name: [f"--layers={layers}"] for name, layers in LAYERS.items()},
     "pieces and first layers": SMALL,
-    **{f"healed {seed}": [*SMALL, "--heal", "--minutes=20", f"--seed={seed}"] for seed in range(3)},
+    **{
+        f"healed {seed}": [*SMALL, "--heal", f"--minutes={HEALED_FOR}", f"--seed={seed}"]
+        for seed in range(3)
+    },
 }
 """The flags of `xlj convert trim` for each trimmed model."""
 KEPT = {"en": "eng", "de": "deu", "fr": "fra", "sw": "swh"}
