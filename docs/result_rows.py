@@ -308,21 +308,28 @@ SIDES: dict[str, Callable[[str, Path], tuple[list[str], list[str]]]] = {
 
 
 def found(
-    model: Path, name: str, data: Path, first: int | None = None, **settings: str
+    model: Path,
+    name: str,
+    data: Path,
+    first: int | None = None,
+    dimensions: int | None = None,
+    **settings: str,
 ) -> np.ndarray:
-    """Returns `hits` of a test set, such as "ntrex yo", or of its first sentences.
+    """Returns `hits` of a test set, such as "ntrex yo".
 
     They are stored beside the model, so that later rows compare models without computing them.
 
     Args:
+      first: the number of sentences, the first ones; None for all.
+      dimensions: the number of dimensions of each vector, the first ones; None for all.
       settings: of `xlj.load`.
     """
     test, _, language = name.partition(" ")
-    choices = [str(each) for each in (name, first, *settings.values()) if each]
+    choices = [str(each) for each in (name, first, dimensions, *settings.values()) if each]
     file = model.parent / f"found-by-{model.name}" / f"{' '.join(choices)}.npy"
     if not file.exists():
         sides = SIDES[test](language, data)
-        values = hits(loaded(model, **settings), *(side[:first] for side in sides))
+        values = hits(loaded(model, **settings), *(side[:first] for side in sides), dimensions)
         file.parent.mkdir(exist_ok=True)
         np.save(file, values)
     return np.load(file)
@@ -333,11 +340,16 @@ def mean_found(models: Iterable[Path], *args: Any, **settings: Any) -> np.ndarra
     return np.mean([found(model, *args, **settings) for model in models], 0)
 
 
-def hits(encoder: xlj.Encoder, sentences: list[str], english: list[str]) -> np.ndarray:
+def hits(
+    encoder: xlj.Encoder,
+    sentences: list[str],
+    english: list[str],
+    dimensions: int | None = None,
+) -> np.ndarray:
     """Returns for each sentence in how many of both directions its translation is found, divided by
     two, float64 [sentences]."""
     vectors = encoder.encode(sentences), english_vectors(encoder, None, tuple(english))
-    nearest = search.nearest(*vectors)
+    nearest = search.nearest(*(each[:, :dimensions] for each in vectors))
     lines = np.arange(len(english))
     return np.mean([side.indices[:, 0] == lines for side in nearest], 0)
 

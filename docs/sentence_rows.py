@@ -35,7 +35,8 @@ GUARD = (
     "--config.objectives.contrast.guard=True",
     "--config.objectives.contrast.guard_margin=-0.1",
 )
-MATRYOSHKA = ("--config.objectives.contrast.dimensions=64,128",)
+FEWEST = 64
+MATRYOSHKA = (f"--config.objectives.contrast.dimensions={FEWEST},128",)
 WAYS: dict[str, tuple[str, ...]] = {
     "xlj": (),
     "negatives": NEGATIVES,
@@ -276,6 +277,18 @@ def compare(
     return scores
 
 
+def cut(seed: int, model: Path, data: Path) -> Scores:
+    """Measures the first `FEWEST` dimensions of the vectors before the training and after two ways
+    of it: xlj and matryoshka. "difference" is matryoshka's accuracy minus xlj's."""
+    folders = [model, *(train(way, seed, model, data)[0] for way in ("xlj", "matryoshka"))]
+    scores: Scores = {**BITS}
+    for name in SETS:
+        sides = [found(each, name, data, FIRST, FEWEST) for each in folders]
+        scores[name] = [percent(each.mean()) for each in sides]
+        scores[f"{name}, difference"] = [percent(x) for x in paired_bootstrap(*sides[1:])]
+    return scores
+
+
 def forgets(seed: int, model: Path, data: Path) -> Scores:
     """Measures `SETS` and each language of Tatoeba, all sentences, before and after the training of
     `xlj`."""
@@ -297,6 +310,7 @@ ROWS: dict[str, Callable[[Path, Path], Scores]] = {
         for seed in range(3)
     },
     **{f"sentences-{way}-0": partial(measure, way, 0) for way in WAYS if way != "xlj"},
+    "sentences-cut-0": partial(cut, 0),
     "sentences-all languages-0": partial(forgets, 0),
 }
 """The function that measures each row, from the model's folder and the folder of the data."""

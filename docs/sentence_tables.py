@@ -18,14 +18,15 @@ from xlj.api.data_sets import Scores, markdown_table
 
 def sections(records: dict[str, Scores]) -> list[str]:
     """Returns the sections of the measured rows."""
-    parts = (trained, forgotten, taught, taught_english, trims, products)
+    parts = (trained, cut, forgotten, taught, taught_english, trims, products)
     return [part(records) for part in parts]
 
 
 def trained(records: dict[str, Scores]) -> str:
     """Returns the section of sentence encoders: a line for each way, with means over its seeds."""
     ways = runs_by_way(records, "sentences-")
-    ways.pop("all languages", None)
+    for name in ("all languages", "cut"):
+        ways.pop(name, None)
     if not ways:
         return ""
     sets = [*sentence_rows.SETS, "tatoeba"]
@@ -140,6 +141,23 @@ TRAINED = (
     "some ways with one seed, so their examples per second are low. The minutes include the "
     "measurement; seed 0 of xlj was trained before."
 )
+
+
+def cut(records: dict[str, Scores]) -> str:
+    """Returns the section of vectors with fewer dimensions."""
+    measured = records.get("sentences-cut-0")
+    if not measured:
+        return ""
+    lines = [
+        [name, *measured[name], signed(measured[f"{name}, difference"])]
+        for name in sentence_rows.SETS
+    ]
+    caption = (
+        f"Accuracy as above, of the first {sentence_rows.FEWEST} of 384 dimensions, seed 0. The "
+        "difference is matryoshka minus xlj, with the 95 % interval of the paired bootstrap."
+    )
+    table = markdown_table(["test set", "before", "xlj", "matryoshka", "difference"], lines)
+    return f"### Vectors with fewer dimensions\n\n{CAPTION}. {caption}\n\n{table}"
 
 
 def forgotten(records: dict[str, Scores]) -> str:
