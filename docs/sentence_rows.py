@@ -289,17 +289,33 @@ def cut(seed: int, model: Path, data: Path) -> Scores:
     return scores
 
 
+def mean(seed: int, model: Path, data: Path) -> Path:
+    """Merges the model before and after the training of `xlj`, unless it is done; returns the
+    folder of their mean."""
+    trained, _ = train("xlj", seed, model, data)
+    output = trained.parents[1] / f"mean-{seed}/model"
+    if not output.exists():
+        run(["xlj.convert", "merge", "--models", str(model), str(trained), f"--output={output}"])
+    return output
+
+
 def forgets(seed: int, model: Path, data: Path) -> Scores:
-    """Measures `SETS` and each language of Tatoeba, all sentences, before and after the training of
-    `xlj`."""
-    folder, _ = train("xlj", seed, model, data)
+    """Measures `SETS` and each language of Tatoeba, all sentences: before the training of `xlj`,
+    after it, and with the mean of both models.
+
+    A set has its number of sentences, the accuracy before, and for both models the accuracy and the
+    difference.
+    """
+    after = train("xlj", seed, model, data)[0], mean(seed, model, data)
     files = sorted((data / "tatoeba").glob("tatoeba.*-eng.eng.gz"))
     languages = [file.name.split(".")[1].removesuffix("-eng") for file in files]
     scores: Scores = {}
     for name in (*SETS, *(f"tatoeba {language}" for language in languages)):
-        before, after = (found(each, name, data) for each in (model, folder))
-        difference = [percent(x) for x in paired_bootstrap(before, after)]
-        scores[name] = [len(before), percent(before.mean()), percent(after.mean()), *difference]
+        before = found(model, name, data)
+        scores[name] = [len(before), percent(before.mean())]
+        for each in (found(folder, name, data) for folder in after):
+            difference = [percent(x) for x in paired_bootstrap(before, each)]
+            scores[name] += [percent(each.mean()), *difference]
     return scores
 
 

@@ -167,22 +167,33 @@ def forgotten(records: dict[str, Scores]) -> str:
         return ""
     measured = {key: row for key, row in records[name].items() if isinstance(row, list)}
     languages = {key: measured[key] for key in measured if key.startswith("tatoeba ")}
-    means = [statistics.mean(row[i] for row in languages.values()) for i in (1, 2)]
+    before, *after = (statistics.mean(row[i] for row in languages.values()) for i in (1, 2, 6))
     worst = sorted(languages, key=lambda key: languages[key][3])[:10]
-    of_large = [row[3] for row in languages.values() if row[0] >= 500]
+    large = [row for row in languages.values() if row[0] >= 500]
     lines = [
-        [key, *measured[key][:3], signed(measured[key][3:])]
+        [
+            key,
+            count,
+            score,
+            trained,
+            signed(differences[:3]),
+            differences[3],
+            signed(differences[4:]),
+        ]
         for key in (*sentence_rows.SETS, *worst)
+        for count, score, trained, *differences in [measured[key]]
     ]
     caption = (
-        "All sentences of the test sets before and after the training of xlj, seed 0, with the "
-        "95 % interval of the paired bootstrap over sentences. The mean of Tatoeba's "
-        f"{len(languages)} languages changes from {means[0]:.2f} to {means[1]:.2f} %. Of the "
-        f"{len(of_large)} languages with at least 500 pairs, the worst changes by "
-        f"{min(of_large):+.1f} points. The table has the ten languages that lose most."
+        "All sentences of the test sets before the training of xlj (seed 0), after it, and with the "
+        "mean of the models before and after (`xlj convert merge`), with the 95 % interval of the "
+        f"paired bootstrap over sentences. The mean of Tatoeba's {len(languages)} languages is "
+        f"{before:.2f} % before, {after[0]:.2f} % after, and {after[1]:.2f} % with the mean of the "
+        f"models. Of the {len(large)} languages with at least 500 pairs, the worst changes by "
+        f"{min(row[3] for row in large):+.1f} points, with the mean of the models by "
+        f"{min(row[7] for row in large):+.1f}. The table has the ten languages that lose most."
     )
-    table = markdown_table(["test set", "pairs", "before", "after", "difference"], lines)
-    return f"### What the other languages lose\n\n{CAPTION}. {caption}\n\n{table}"
+    head = ["test set", "pairs", "before", "xlj", "difference", "mean", "difference"]
+    return f"### What the other languages lose\n\n{CAPTION}. {caption}\n\n{markdown_table(head, lines)}"
 
 
 def trims(records: dict[str, Scores]) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     import numpy as np
 
     from xlj.retrieval.mining import PairIndices
+    from xlj.retrieval.negatives import Examples
     from xlj.retrieval.search import Neighbours
     from xlj.retrieval.sentence_files import Sentences
 
@@ -254,10 +255,14 @@ def check_negatives(flags: Namespace) -> tuple[list[str], tuple[int, int]]:
             "--languages, and {language} in --examples and --output, belong together: use all "
             "three or none"
         )
+    from xlj.retrieval import negatives
+
+    corpora = [Path(_fill(flags.corpus, language)) for language in languages if flags.corpus]
+    inputs = [("corpus", path) for path in corpora]
     for language in languages:
-        inputs = [("examples", Path(_fill(flags.examples, language)))]
-        output = _fill(str(flags.output), language)
-        outputs.check_output("output", output, inputs)
+        inputs += [("", path) for path in negatives.files_of(_fill(flags.examples, language))]
+    for language in languages:
+        outputs.check_output("output", _fill(str(flags.output), language), inputs)
     return languages, (int(first), int(last))
 
 
@@ -267,20 +272,17 @@ def _fill(template: str, language: str) -> str:
 
 def _mine_negatives(flags: Namespace, languages: Sequence[str], ranks: tuple[int, int]) -> None:
     """Mines the negatives of the examples of each language, and prints a line of JSON for each."""
-    from xlj.retrieval import mining, negatives, search, sentence_files
+    from xlj.retrieval import mining, negatives, search
 
     rule = negatives.Rule(*ranks, flags.count, flags.margin, flags.relative_margin)
+    texts_of = {language: _read_examples(flags, language) for language in languages}
     layers = () if flags.layer is None else (flags.layer,)
     encoder = compute_flags.load_sentence_encoder(flags, layers, flags.pooling)
     embedders = [
         encoder.role_embedder(role, None, layers, flags.pooling, None)
         for role in ("query", "document")
     ]
-    for language in languages:
-        corpus: Sequence[str] = ()
-        if flags.corpus:
-            corpus = sentence_files.read(Path(_fill(flags.corpus, language)))
-        examples = negatives.read(_fill(flags.examples, language), corpus)
+    for language, examples in texts_of.items():
         queries, passages = (
             embedder.embed(texts)[0]
             for embedder, texts in zip(
@@ -309,6 +311,15 @@ def _mine_negatives(flags: Namespace, languages: Sequence[str], ranks: tuple[int
         print(json.dumps(report), flush=True)
     for embedder in embedders:
         sentence_vectors.report_truncated(embedder)
+
+
+def _read_examples(flags: Namespace, language: str) -> "Examples":
+    from xlj.retrieval import negatives, sentence_files
+
+    corpus: Sequence[str] = ()
+    if flags.corpus:
+        corpus = sentence_files.read(Path(_fill(flags.corpus, language)))
+    return negatives.read(_fill(flags.examples, language), corpus)
 
 
 def _neighbours(

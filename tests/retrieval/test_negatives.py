@@ -118,6 +118,34 @@ def test_the_command_writes_examples_for_each_language(checkpoint, call, tmp_pat
             assert len(Reader(3, True).examples(record)) == 2  # training reads it
 
 
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--examples=*.jsonl", "--output=en.jsonl"], "would overwrite .*en.jsonl"),
+        (["--examples=en.jsonl#q|p", "--output=en.jsonl"], "would overwrite .*en.jsonl"),
+        (["--examples=en.jsonl", "--corpus=c.txt", "--output=c.txt"], "overwrite --corpus=c.txt"),
+        (
+            ["--examples={language}.jsonl", "--languages=en,de", "--output=de.jsonl{language}"],
+            "de.jsonl: line 4: field p is not a text",
+        ),
+        (["--examples=empty.jsonl", "--output=new"], "empty.jsonl: no record is an example"),
+        (["--examples=all.jsonl[lang=fr]", "--output=new"], "no record is an example"),
+    ],
+)
+def test_inputs_are_checked_before_any_work(call, tmp_path, monkeypatch, flags, message):
+    """The checkpoint does not exist, so an error about the inputs comes first."""
+    monkeypatch.chdir(tmp_path)
+    flags = [flag.replace("{language}.jsonl", "{language}.jsonl#q|p") for flag in flags]
+    good = '{"q": "a", "p": ["b", "c"], "query": "a", "pos": "b", "lang": "en"}\n'
+    texts = {"en.jsonl": good, "de.jsonl": f'{good}\n\n{{"q": "a", "p": 1}}\n', "c.txt": "d\n"}
+    texts |= {"empty.jsonl": "", "all.jsonl": good}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=message):
+        call(mine.main, "--negatives", "--checkpoint=none", *flags)
+    assert {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()} == texts
+
+
 @pytest.mark.parametrize("flag", ["examples=a", "count=7", "ranks=1-100", "margin=0"])
 def test_flags_of_negatives_are_refused_without_it(call, flag):
     with pytest.raises(ConfigError, match=f"--{flag.partition('=')[0]} needs --negatives"):

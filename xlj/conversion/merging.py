@@ -16,6 +16,7 @@ from xlj.checkpoints import compatibility, stored_models
 from xlj.checkpoints.stored_models import Leaf, StoredModel
 from xlj.config import ConfigError
 from xlj.conversion.importing import print_next, store
+from xlj.families.interface import SURPLUS
 from xlj.sharding.trees import Params, nested, replicated
 
 Merge = Callable[[list[np.ndarray]], np.ndarray]
@@ -77,8 +78,9 @@ def merge(
             f"--weights: {len(weights)} weights for {len(models)} models; expected one weight "
             "above 0 for each model"
         )
-    sources = [stored_models.find(path, "--models") for path in models]
-    base = stored_models.find(ties.base, "--base") if ties else None
+    paths = [("--models", path) for path in models] + ([("--base", ties.base)] if ties else [])
+    found = _without_some_surplus([stored_models.find(path, flag) for flag, path in paths])
+    sources, base = found[: len(models)], found[-1] if ties else None
     first = sources[0]
     for source in (*sources[1:], *([base] if base else [])):
         _check_alike(first, source)
@@ -146,6 +148,21 @@ def towards(start: StoredModel, trained: StoredModel, weight: float) -> StoredMo
         return f"{trained.digest()}:{weight:g}:{start.digest()}"
 
     return dataclasses.replace(trained, params=params, leaves=leaves, digest=digest)
+
+
+def _without_some_surplus(models: Sequence[StoredModel]) -> list[StoredModel]:
+    """Returns the models without the rows that have no id, if not all models have them: a released
+    model may have such rows, but not its trained export."""
+    names = {name for model in models for name in model.leaves if name.startswith(SURPLUS)}
+    some = {name for name in names if any(name not in model.leaves for model in models)}
+    for name in sorted(some):
+        print(f"{name} is left out: rows without an id, which not all models have")
+    return [
+        dataclasses.replace(
+            model, leaves={name: x for name, x in model.leaves.items() if name not in some}
+        )
+        for model in models
+    ]
 
 
 def _check_alike(first: StoredModel, other: StoredModel) -> None:

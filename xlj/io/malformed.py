@@ -39,13 +39,15 @@ class Counted(str):
 
     Attributes:
       counts: the number of dropped parts, by reason.
+      before: as in `Malformed`.
     """
 
     counts: Mapping[str, int]
+    before: int
 
-    def __new__(cls, text: str, counts: Mapping[str, int]) -> "Counted":
+    def __new__(cls, text: str, counts: Mapping[str, int], before: int = -1) -> "Counted":
         counted = super().__new__(cls, text)
-        counted.counts = counts
+        counted.counts, counted.before = counts, before
         return counted
 
 

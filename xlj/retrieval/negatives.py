@@ -14,6 +14,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.text.example_sources import open_examples
+from xlj.data.text.sources import TextSource
 from xlj.io import atomic
 from xlj.io.malformed import Malformed
 from xlj.io.storage import AnyPath
@@ -44,28 +45,40 @@ def read(template: str, corpus: Iterable[str] = ()) -> Examples:
       corpus: further passages.
 
     Raises:
-      ConfigError: if no file exists, or a record cannot be read.
+      ConfigError: if no file exists, a record cannot be read, or there is no record.
     """
     places: dict[str, int] = {}
     positives: dict[str, dict[int, None]] = {}
-    sources = open_examples(template, ("query", "positive"), 0, 1, "--examples")
-    if not sources:
-        raise ConfigError(f"--examples={template}: no such file")
-    for source in sources:
+    for source in _sources(template):
         for part in source.parts(_PART_BYTES):
             before = 0
             for block in part.blocks():
                 for number, (query, positive) in enumerate(zip(*block, strict=True), before):
                     if isinstance(query, Malformed):
-                        place = source.place(part.start, max(number, query.before))
+                        before_it = query.before if query.before >= 0 else number
+                        place = source.place(part.start, before_it)
                         raise ConfigError(f"{place}{query.problem}")
                     place_of_text = places.setdefault(str(positive).strip(), len(places))
                     positives.setdefault(str(query).strip(), {})[place_of_text] = None
                 before += len(block[0])
+    if not positives:
+        raise ConfigError(f"--examples={template}: no record is an example")
     for passage in corpus:
         if passage.strip():
             places.setdefault(passage.strip(), len(places))
     return Examples([*positives], [*places], [[*each] for each in positives.values()])
+
+
+def files_of(template: str) -> list[AnyPath]:
+    """Returns the files of a template, as `read`."""
+    return [path for source in _sources(template) for path in getattr(source, "paths", ())]
+
+
+def _sources(template: str) -> list[TextSource]:
+    sources = open_examples(template, ("query", "positive"), 0, 1, "--examples")
+    if not sources:
+        raise ConfigError(f"--examples={template}: no such file")
+    return sources
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.rows.report import report
 from xlj.data.text import examples
-from xlj.data.tokenizer.layout import BOS, EOS, PAD, Ragged
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK, Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models import encoder, segments
 from xlj.training import loop, start
@@ -190,19 +190,59 @@ def test_rows_of_each_format_equal_their_records_and_train(own, tmp_path):
 BAD = [
     ("a.jsonl", '{"query": "a"}', "line 1 has no field positive or pos or sentence2"),
     ("a.jsonl", '{"query": "a", "pos": [1]}', "line 1: field pos is not a text"),
-    ("a.jsonl", '{"query": "a", "pos": []}', "line 1 has a blank side: no query, or no positive"),
-    ("a.jsonl", '\n{"query": "a", "pos": ["b"]}', "line 2 has no field scores or score or label"),
+    ("a.jsonl", '{"query": "a", "pos": []}', "line 1: field pos is blank"),
+    ("a.jsonl", '{"query": " ", "pos": ["b"]}', "line 1: field query is blank"),
+    (
+        "a.jsonl", '\n{"query": "a", "pos": ["b"]}',
+        "line 2 has no field pos_scores or scores or score or label; its fields are query, pos",
+    ),
     (
         "a.jsonl", '{"query": "a", "pos": ["b"], "pos_scores": [1, 2]}',
-        "line 1 has 2 scores for 1 positives and 0 negatives",
+        "line 1: pos_scores has 2 scores for 1 texts",
     ),
-    ("a.jsonl", '{"query": "a", "pos": "b", "score": "x"}', "has a score that is no number"),
+    (
+        "a.jsonl",
+        '{"query": "a", "pos": ["b", "c"], "neg": ["d"], "pos_scores": [9], "neg_scores": [1, 2]}',
+        "line 1: pos_scores has 1 scores for 2 texts",
+    ),
+    (
+        "a.jsonl", '{"query": "a", "pos": ["b"], "neg": ["c"], "scores": [1]}',
+        "line 1 has 1 scores for 1 positives and 1 negatives",
+    ),
+    ("a.jsonl", '{"query": "a", "pos": "b", "score": 1e39}', "no float32 number"),
+    ("a.jsonl", '{"query": "a", "pos": "b", "score": true}', "no float32 number"),
+    ("a.jsonl", '{"query": "a", "pos": ', "line 1: .*JSON"),
+    ("a.jsonl", '{"query": "a", "pos": "b", "score": "x"}', "a score that is no float32 number"),
     ("a.jsonl", '["query"]', "line 1 is not a JSON object"),
     ("a.tsv", "a\tb\n", r"a.tsv: line 1 must name the columns, .* with one of query"),
     ("a.tsv", "query\tpositive\tscore\na\tb\n", "line 2 has 2 columns; line 1 names 3"),
     ("a.csv", "a,b", "examples are read from JSON lines"),
     ("a.parquet", "no parquet", "cannot open this file as Parquet"),
 ]  # fmt: skip
+
+
+def test_a_record_without_the_field_of_its_language_is_an_error(own, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"query": "a", "pos": "b", "lang": "en"}', "utf-8")
+    own.data.examples, own.data.languages = f"{tmp_path}/a.jsonl[lng={{language}}]", "en"
+    with pytest.raises(ConfigError, match="line 1 has no field lng; its fields are query, pos"):
+        prepare_rows(parse(own))
+    own.data.examples, own.data.languages = f"{tmp_path}/a.jsonl[lang={{language}}]", "de"
+    with pytest.raises(ConfigError, match=r"data.examples contain no text .*: examples.de have"):
+        prepare_rows(parse(own))
+
+
+def test_a_vocabulary_is_trained_on_all_texts_of_examples(own, tmp_path):
+    """Positives and negatives have letters that no query has."""
+    records = [
+        {"query": f"aaa {n}", "pos": [f"bbb {n}", "ccc"], "neg": [f"ddd {n}"], "scores": [1, 2, 3]}
+        for n in range(200)
+    ]
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    (tmp_path / "en.jsonl").write_text(text, "utf-8")
+    own.data.examples, own.data.languages = f"{tmp_path}/{{language}}.jsonl", "en"
+    own.data.vocabulary_size = 40
+    vocabulary = Vocabulary.load(prepare_rows(parse(own)).vocabulary_file)
+    assert not any(UNK in ids for ids in vocabulary.encode_batch(["aaa", "bbb", "ccc", "ddd"]))
 
 
 @pytest.mark.parametrize("name, text, message", BAD)
@@ -216,17 +256,23 @@ def test_bad_files_are_errors_that_name_the_place(own, tmp_path, name, text, mes
 def test_bad_records_are_skipped_and_counted_by_reason(own, tmp_path):
     good = {"pos": ["a cat", "one cat"], "pos_scores": [1, 2]}
     lines = [json.dumps({**good, "query": f"which cat {n}"}) for n in range(200)]
+    lines.append(json.dumps({"query": "a", "pos": "b", "neg": [" "], "scores": [1, 2]}))
     lines += [text for name, text, _ in BAD if name == "a.jsonl"]
     (tmp_path / "en.jsonl").write_text("\n".join(lines), "utf-8")
     own.data.examples, own.data.languages = f"{tmp_path}/{{language}}.jsonl", "en"
     own.data.malformed, own.data.vocabulary_size = "skip", 40
     own.objectives.contrast.loss, own.objectives.contrast.negatives = "cosent", 0
     (task,) = prepare_rows(parse(own)).tasks("examples")
-    assert task.train.sentences + task.held_out.sentences == 400
+    assert task.train.sentences + task.held_out.sentences == 401
     assert {reason: count for reason, (count, _) in task.text.malformed.items()} == {
-        "missing field": 1, "field that is no text": 1, "blank side": 1, "missing score": 1,
-        "wrong number of scores": 1, "score that is no number": 1, "no JSON object": 1,
+        "missing field": 2, "field that is no text": 1, "blank side": 2, "no JSON": 1,
+        "wrong number of scores": 3, "score that is no number": 3, "no JSON object": 1,
+        examples.BLANK: 1,
     }  # fmt: skip
+    places = {reason: place for reason, (_, place) in task.text.malformed.items()}
+    # Two examples for each of 200 lines come before.
+    assert places[examples.BLANK].endswith("line 201")
+    assert places["blank side"].endswith("line 204")
 
 
 def test_negatives_that_are_texts_of_their_record_are_dropped_and_counted_once(own, tmp_path):

@@ -20,6 +20,7 @@ from xlj.data.rows.units import UnitJob
 from xlj.data.rows.workers import RunJobs
 from xlj.data.text import held_out, text_units
 from xlj.data.text.cleaning import BLANK, line_hashes, text_hashes
+from xlj.data.text.examples import SCORES
 from xlj.data.text.held_out import Rule
 from xlj.data.text.text_tasks import TextTask, Unit
 from xlj.data.text.text_units import ReadOptions, UnitReader
@@ -196,7 +197,9 @@ def train_vocabulary(
     sentences = {name: count for name, count in sentences.items() if count}
     if not sentences:
         raise ConfigError(
-            "data.mono and data.parallel contain no line to train a vocabulary on; add text"
+            f"{' and '.join(dict.fromkeys(text.task.source for text in texts))} contain no text to "
+            f"train a vocabulary on: {', '.join(text.task.name for text in texts)} have none; add "
+            "text, or correct the field of [FIELD=VALUE]"
         )
     line_counts, weights = vocabulary_training.balance(
         sentences, characters, data.vocabulary_alpha, data.vocabulary_lines, shares
@@ -271,6 +274,8 @@ class _FindCompanions(UnitJob):
 class _SampleUnit(UnitJob):
     """A job that samples lines of some columns of a unit, without held-out lines.
 
+    The last column that decides what is held out stands for the other texts of examples too.
+
     For each column, it writes the number of lines, the number of characters, and the lines with the
     lowest hashes, at most `max_lines`.
     """
@@ -288,14 +293,25 @@ class _SampleUnit(UnitJob):
         if self.file.is_file():
             return 0
         reader = UnitReader(self.unit, self.index, self.reading)
+        others = [
+            column
+            for column, name in enumerate(self.unit[0].source.columns)
+            if column >= len(self.languages) and name != SCORES
+        ]
         lines, letters = [0] * len(self.languages), [0] * len(self.languages)
         samples: list[list[tuple[int, str]]] = [[] for _ in self.languages]
         for chunk in reader.chunks():
             is_held_out, is_dropped = held_out.split(self.languages, chunk.hashes, self.rules)
             for column in self.columns:
-                numbers = hash64(chunk.hashes[column], _SAMPLE_KEY).tolist()
-                keep = ~is_held_out & ~is_dropped & (chunk.hashes[column] != BLANK)
-                candidates = [(numbers[i], chunk.columns[column][i]) for i in np.flatnonzero(keep)]
+                hashed = [(chunk.columns[column], chunk.hashes[column])]
+                if column == len(self.languages) - 1:
+                    texts = [chunk.columns[other] for other in others]
+                    hashed += [(each, line_hashes(each)) for each in texts]
+                candidates: list[tuple[int, str]] = []
+                for texts_of_column, hashes in hashed:
+                    numbers = hash64(hashes, _SAMPLE_KEY).tolist()
+                    keep = np.flatnonzero(~is_held_out & ~is_dropped & (hashes != BLANK))
+                    candidates += [(numbers[i], texts_of_column[i]) for i in keep]
                 lines[column] += len(candidates)
                 letters[column] += sum(len(line) for _, line in candidates)
                 samples[column] += candidates

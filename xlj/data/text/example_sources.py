@@ -113,7 +113,7 @@ class PhrasebookExamples(PhrasebookSource):
         rows = []
         for number, (query, positive) in enumerate(pairs):
             others = [pairs[(number + n + 1) % len(pairs)][1] for n in range(negatives)]
-            scores = [" ".join(["1.0", *["0.0"] * negatives])] * ("scores" in self.columns)
+            scores = [" ".join(["1.0", *["0.0"] * negatives])] * (examples.SCORES in self.columns)
             rows.append((query, positive, *others, *scores))
         for first in range(0, len(rows), BLOCK_LINES):
             yield tuple(zip(*rows[first : first + BLOCK_LINES], strict=True))
@@ -146,7 +146,7 @@ def open_examples(
         )
     match = _ONLY.fullmatch(name)
     only = (match[2], match[3]) if match else ()
-    scored = columns[-1] == "scores"
+    scored = columns[-1] == examples.SCORES
     reader = examples.Reader(optional - scored, scored, fields, only)
     counts = {"optional": optional, "deciding": deciding}
     scheme, _, language = name.partition(":")

@@ -12,23 +12,29 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from xlj.config import ConfigError
 from xlj.io import files, json_file
 from xlj.io.columns import first_lines
 from xlj.io.malformed import INVALID_UTF8, NUL, Counted, Line, Malformed
 from xlj.io.storage import AnyPath
 
-VERSION = 1
+VERSION = 2
 """Version of `Reader.examples`. It is part of the hashes of rows."""
 
 QUERIES = ("query", "anchor", "sentence1")
 POSITIVES = ("positive", "pos", "sentence2")
+SCORES = "scores"
+"""The column of examples that has numbers, not text."""
 _NEGATIVE = re.compile(r"neg|negatives?|negative_\d+")
-_SCORES = ("scores", "score", "label")
+_SCORES = (SCORES, "score", "label")
+_LARGEST = float(np.finfo(np.float32).max)
 
 BEYOND = "negatives beyond the first {}"
 REPEATED = "negatives that are the query or a positive of their record"
 BLANK = "blank negatives"
+WITHOUT = "examples without negatives, whose scores teach nothing"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +75,11 @@ class Reader:
         """
         if not isinstance(record, dict):
             return self.malformed(Malformed("no JSON object", " is not a JSON object"))
-        if self.only and str(record.get(self.only[0])) != self.only[1]:
-            return []
         try:
+            if self.only and self.only[0] not in record:
+                raise _missing(record, self.only[0])
+            if self.only and str(record[self.only[0]]) != self.only[1]:
+                return []
             return self._examples(record)
         except _Problem as problem:
             return self.malformed(problem.malformed)
@@ -80,8 +88,9 @@ class Reader:
         query_field, positive_field, *negative_fields = self.fields or self._find_fields(record)
         (query,) = _texts(record, query_field, is_list=False)
         positives = _texts(record, positive_field)
-        if not query.strip() or not positives or not all(x.strip() for x in positives):
-            raise _Problem("blank side", " has a blank side: no query, or no positive")
+        for field, texts in ((query_field, [query]), (positive_field, positives)):
+            if not texts or not all(text.strip() for text in texts):
+                raise _Problem("blank side", f": field {field} is blank, or has a blank text")
         given = [text for field in negative_fields for text in _texts(record, field)]
         scores = self._scores(record, len(positives), len(given)) if self.scored else []
         own = {text.strip() for text in (query, *positives)}
@@ -96,6 +105,8 @@ class Reader:
                 counts[BEYOND.format(self.negatives)] += 1
             else:
                 negatives.append(number)
+        if self.scored and self.negatives and not negatives:
+            counts[WITHOUT] = len(positives)
         if any(counts.values()):
             query = Counted(query, {reason: count for reason, count in counts.items() if count})
         examples: list[list[Line]] = []
@@ -118,29 +129,37 @@ class Reader:
         for names in (QUERIES, POSITIVES):
             name = next((name for name in names if name in record), None)
             if name is None:
-                raise _Problem(
-                    "missing field",
-                    f" has no field {' or '.join(names)}; its fields are {', '.join(record)}",
-                )
+                raise _missing(record, *names)
             found.append(name)
         negatives = [name for name in record if _NEGATIVE.fullmatch(name)]
         return [*found, *sorted(negatives, key=lambda name: (len(name), name))]
 
     def _scores(self, record: Mapping[str, Any], positives: int, negatives: int) -> list[float]:
         """Returns the scores of the positives and of the given negatives."""
-        if "pos_scores" in record or "neg_scores" in record:
-            values = [*_list(record.get("pos_scores")), *_list(record.get("neg_scores"))]
+        of_lists = {"pos_scores": positives, "neg_scores": negatives}
+        if any(name in record for name in of_lists):
+            values = []
+            for name, count in of_lists.items():
+                own = _list(record.get(name))
+                if len(own) != count:
+                    raise _Problem(
+                        "wrong number of scores",
+                        f": {name} has {len(own)} scores for {count} texts",
+                    )
+                values += own
         else:
             field = next((name for name in _SCORES if name in record), None)
             if field is None:
-                raise _Problem("missing score", f" has no field {' or '.join(_SCORES)}")
+                raise _missing(record, "pos_scores", *_SCORES)
             values = _list(record[field])
         try:
-            scores = [float(value) for value in values]
-        except (TypeError, ValueError):
+            scores = [math.nan if isinstance(value, bool) else float(value) for value in values]
+        except (TypeError, ValueError, OverflowError):
             scores = [math.nan]
-        if not all(map(math.isfinite, scores)):
-            raise _Problem("score that is no number", f" has a score that is no number: {values}")
+        if not all(abs(score) <= _LARGEST for score in scores):
+            raise _Problem(
+                "score that is no number", f" has a score that is no float32 number: {values}"
+            )
         if len(scores) != positives + negatives:
             raise _Problem(
                 "wrong number of scores",
@@ -157,6 +176,11 @@ class _Problem(Exception):
         self.malformed = Malformed(reason, problem)
 
 
+def _missing(record: Mapping[str, Any], *names: str) -> _Problem:
+    fields = ", ".join(map(str, record)) or "none"
+    return _Problem("missing field", f" has no field {' or '.join(names)}; its fields are {fields}")
+
+
 def _list(value: Any) -> list[Any]:
     if value is None:
         return []
@@ -170,7 +194,7 @@ def _texts(record: Mapping[str, Any], field: str, is_list: bool = True) -> list[
       _Problem: if the field is missing or is no text.
     """
     if field not in record:
-        raise _Problem("missing field", f" has no field {field}")
+        raise _missing(record, field)
     values = _list(record[field]) if is_list else [record[field]]
     for value in values:
         if not isinstance(value, str):
@@ -251,11 +275,12 @@ def read_lines(
 
 
 def at(examples: list[list[Line]], before: int) -> list[list[Line]]:
-    """Returns examples, of which malformed ones have the number of records before them."""
-    return [
-        [
-            dataclasses.replace(text, before=before) if isinstance(text, Malformed) else text
-            for text in columns
-        ]
-        for columns in examples
-    ]
+    """Returns examples, of which malformed and counted texts have the number of records before
+    them."""
+    return [[_with_place(text, before) for text in columns] for columns in examples]
+
+
+def _with_place(text: Line, before: int) -> Line:
+    if isinstance(text, Malformed):
+        return dataclasses.replace(text, before=before)
+    return Counted(text, text.counts, before) if isinstance(text, Counted) else text

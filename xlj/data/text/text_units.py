@@ -17,7 +17,7 @@ from xlj.data.text.text_tasks import Unit
 from xlj.io import storage
 from xlj.io.columns import RANGE
 from xlj.io.json_file import Record
-from xlj.io.malformed import Malformed, Marked
+from xlj.io.malformed import Counted, Malformed, Marked
 from xlj.io.storage import AnyPath
 
 CHUNK_LINES = 16_384
@@ -171,8 +171,10 @@ class UnitReader:
             for line in row:
                 if isinstance(line, Marked):
                     self._count_malformed(MARKS, part, before + i)
-                for reason, count in getattr(line, "counts", {}).items():
-                    self._count_malformed(reason, part, before + i, count)
+                if isinstance(line, Counted):
+                    lines_before = line.before if line.before >= 0 else before + i
+                    for reason, count in line.counts.items():
+                        self._count_malformed(reason, part, lines_before, count)
             if isinstance(bad := row[0], Malformed):
                 lines_before = bad.before if bad.before >= 0 else before + i
                 if self._reading.malformed == "error":

@@ -180,6 +180,10 @@ class SentenceContrast(Options):
                     f"{path}.dimensions={entry}: use NUMBER or NUMBER=WEIGHT with a number below "
                     f"{full}, the dimensions of the vectors, and a weight above 0"
                 )
+        if len(self.sizes(full)) <= len(self.dimensions):
+            raise ConfigError(
+                f"{path}.dimensions={','.join(self.dimensions)}: a number is named twice"
+            )
 
 
 def _is_positive(text: str) -> bool:
@@ -292,6 +296,17 @@ class Contrast(SentenceContrast):
         if self.loss in LISTED and not self.negatives:
             raise ConfigError(
                 f"{path}.loss={self.loss} compares given negatives, but {path}.negatives=0; set it"
+            )
+        if self.loss in RANKING and self.batch_size < 2 and not self.negatives:
+            raise ConfigError(
+                f"{path}.batch_size={self.batch_size}: a text needs others as negatives; use at "
+                f"least 2 rows, or set {path}.negatives"
+            )
+        ranks_given = DIRECTIONS[0] in self.active_directions
+        if self.loss in RANKING and self.negatives and not ranks_given:
+            raise ConfigError(
+                f"{path}.directions={','.join(self.directions)} ranks no given negatives; add "
+                f"{DIRECTIONS[0]}, or set {path}.negatives=0"
             )
         if self.loss == "cosent" and self.negatives:
             raise ConfigError(

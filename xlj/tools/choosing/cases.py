@@ -196,8 +196,8 @@ CASES = (
         *("adapt", ("adapt", "encoder", "sentences"), "multilingual", (1, 20), 80_000, 6_000, 0),
         "150",
         "17 to 21 minutes, 2 shared cores",
-        "multilingual-e5-small, Yoruba, with replay of en, de and fr: finds 79.8 -> 82.5 % of 1,997 "
-        "translations; German 98.8 -> 99.3 %",
+        "multilingual-e5-small, Yoruba, with replay of en, de and fr: finds 79.8 -> 82.5 % of "
+        "1,997 translations; German 98.8 -> 99.3 %",
         True,
         "experiments/multilingual_e5.md#adapted-to-yoruba-and-wolof",
         (

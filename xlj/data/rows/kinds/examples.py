@@ -7,6 +7,7 @@ import numpy as np
 
 from xlj.data.rows import packing
 from xlj.data.rows.row_kind import Field, Packed, RowKind
+from xlj.data.text.examples import SCORES
 from xlj.data.tokenizer.layout import PAD, Ragged
 
 
@@ -41,10 +42,10 @@ class Examples(RowKind):
     ):
         self.negatives, self.query_length, self.scored = negatives, query_length, scored
         given = tuple(f"negative_{n + 1}" for n in range(negatives))
-        self.columns = ("query", "positive", *given, *("scores",) * scored)
+        self.columns = ("query", "positive", *given, *(SCORES,) * scored)
         self.optional = len(self.columns) - 2
         self.deciding = 1  # passages are often the positives of several queries
-        self.numbers = ("scores",) if scored else ()
+        self.numbers = (SCORES,) if scored else ()
         self.prompts = (query_prompt, *(passage_prompt,) * (1 + negatives))
 
     def fields(self, length: int, ids: str) -> tuple[Field, ...]:
