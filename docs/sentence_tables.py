@@ -184,16 +184,17 @@ def forgotten(records: dict[str, Scores]) -> str:
         for count, score, trained, *differences in [measured[key]]
     ]
     caption = (
-        "All sentences of the test sets before the training of xlj (seed 0), after it, and with the "
-        "mean of the models before and after (`xlj convert merge`), with the 95 % interval of the "
-        f"paired bootstrap over sentences. The mean of Tatoeba's {len(languages)} languages is "
-        f"{before:.2f} % before, {after[0]:.2f} % after, and {after[1]:.2f} % with the mean of the "
-        f"models. Of the {len(large)} languages with at least 500 pairs, the worst changes by "
-        f"{min(row[3] for row in large):+.1f} points, with the mean of the models by "
-        f"{min(row[7] for row in large):+.1f}. The table has the ten languages that lose most."
+        "All sentences of the test sets: before the training of xlj (seed 0), after it, and with "
+        "the mean of the models before and after (`xlj convert merge`). Differences have the 95 % "
+        "interval of the paired bootstrap over sentences. The mean of Tatoeba's "
+        f"{len(languages)} languages is {before:.2f} % before, {after[0]:.2f} % after, and "
+        f"{after[1]:.2f} % with the mean of the models. Of the {len(large)} languages with at "
+        f"least 500 pairs, the worst changes by {min(row[3] for row in large):+.1f} points, with "
+        f"the mean of the models by {min(row[7] for row in large):+.1f}. The table has the ten languages that lose most."
     )
     head = ["test set", "pairs", "before", "xlj", "difference", "mean", "difference"]
-    return f"### What the other languages lose\n\n{CAPTION}. {caption}\n\n{markdown_table(head, lines)}"
+    table = markdown_table(head, lines)
+    return f"### What the other languages lose\n\n{CAPTION}. {caption}\n\n{table}"
 
 
 def trims(records: dict[str, Scores]) -> str:

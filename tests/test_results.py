@@ -523,3 +523,22 @@ def test_ways_of_training_are_compared_sentence_by_sentence(
     assert encoders.differences({}, "sentences") == ""
     for name, each in paired.COMPARISONS.items():
         assert f"paired-{name}" in script.ROWS and all(pair.way != pair.base for pair in each.pairs)
+
+
+def test_what_other_languages_lose_is_told_for_both_models(encoders):
+    """Each set has pairs, and scores before, after and with the mean, with differences."""
+    names = [*encoders.sentence_rows.SETS, "tatoeba aaa", "tatoeba bbb", "tatoeba ccc"]
+    rows = {name: [1000, 50.0, 51.0, 1.0, 0.0, 2.0, 50.5, 0.5, 0.0, 1.0] for name in names}
+    rows["tatoeba bbb"] = [500, 40.0, 37.0, -3.0, -4.0, -2.0, 39.0, -1.0, -2.0, 0.0]
+    rows["tatoeba ccc"] = [499, 60.0, 50.0, -10.0, -12.0, -8.0, 52.0, -8.0, -9.0, -7.0]
+    page = encoders.forgotten({"sentences-all languages-0": rows | {"date": "2026-12-01"}})
+    assert "is 50.00 % before, 46.00 % after, and 47.17 % with the mean" in page
+    assert "Of the 2 languages with at least 500 pairs, the worst changes by -3.0 points" in page
+    assert "with the mean of the models by -1.0." in page
+    line = "| tatoeba bbb | 500 | 40.0 | 37.0 | -3.0 (-4.0 to -2.0) | 39.0 | -1.0 (-2.0 to +0.0) |"
+    assert line in page and page.index("tatoeba ccc") < page.index("tatoeba bbb")
+    assert encoders.forgotten({}) == ""
+    cut = {name: [10.0, 20.0, 30.0] for name in encoders.sentence_rows.SETS}
+    cut |= {f"{name}, difference": [10.0, 9.0, 11.0] for name in encoders.sentence_rows.SETS}
+    line = "| ntrex yo | 10.0 | 20.0 | 30.0 | +10.0 (+9.0 to +11.0) |"
+    assert line in encoders.cut({"sentences-cut-0": cut}) and encoders.cut({}) == ""

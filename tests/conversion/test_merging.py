@@ -189,6 +189,22 @@ def test_a_hugging_face_folder_can_be_merged(draw_params, write, call, tmp_path)
     assert record["models"][1].startswith(f"{paths[1]} ") and len(record["models"]) == 2
 
 
+def test_rows_without_an_id_are_left_out_if_a_model_lacks_them(draw_params, write, call, tmp_path):
+    """A released folder may have rows beyond the tokenizer's ids; its trained export has none."""
+    leaves = [draw_params(seed) for seed in (0, 1)]
+    surplus = {"surplus/embeddings/word": np.ones((3, MODEL.hidden), np.float32)}
+    released, trained = write(leaves[0] | surplus), write(leaves[1])
+    for number, models in enumerate([(released, trained), (trained, released)]):
+        result = merge(call, tmp_path / str(number), "--models", *models)
+        assert result.keys() == leaves[0].keys()
+    with_base = merge(
+        call, tmp_path / "ties", "--models", trained, trained, "--base", released, "--share=1"
+    )
+    np.testing.assert_allclose(with_base["embeddings/word"], leaves[1]["embeddings/word"])
+    both = merge(call, tmp_path / "both", "--models", released, released)
+    assert both.keys() == leaves[0].keys() | surplus.keys()
+
+
 def test_models_that_differ_are_refused_with_the_difference(
     models, draw_params, write, vocabularies, call, tmp_path
 ):
