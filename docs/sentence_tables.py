@@ -190,7 +190,8 @@ def forgotten(records: dict[str, Scores]) -> str:
         f"{len(languages)} languages is {before:.2f} % before, {after[0]:.2f} % after, and "
         f"{after[1]:.2f} % with the mean of the models. Of the {len(large)} languages with at "
         f"least 500 pairs, the worst changes by {min(row[3] for row in large):+.1f} points, with "
-        f"the mean of the models by {min(row[7] for row in large):+.1f}. The table has the ten languages that lose most."
+        f"the mean of the models by {min(row[7] for row in large):+.1f}. The table has "
+        "the ten languages that lose most."
     )
     head = ["test set", "pairs", "before", "xlj", "difference", "mean", "difference"]
     table = markdown_table(head, lines)
