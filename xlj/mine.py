@@ -257,10 +257,11 @@ def check_negatives(flags: Namespace) -> tuple[list[str], tuple[int, int]]:
         )
     from xlj.retrieval import negatives
 
-    corpora = [Path(_fill(flags.corpus, language)) for language in languages if flags.corpus]
-    inputs = [("corpus", path) for path in corpora]
+    inputs: list[tuple[str, str]] = []
     for language in languages:
-        inputs += [("", path) for path in negatives.files_of(_fill(flags.examples, language))]
+        inputs += [("corpus", _fill(flags.corpus, language))] if flags.corpus else []
+        files = negatives.files_of(_fill(flags.examples, language))
+        inputs += [("", str(file)) for file in files]
     for language in languages:
         outputs.check_output("output", _fill(str(flags.output), language), inputs)
     return languages, (int(first), int(last))

@@ -274,7 +274,7 @@ class _FindCompanions(UnitJob):
 class _SampleUnit(UnitJob):
     """A job that samples lines of some columns of a unit, without held-out lines.
 
-    The last column that decides what is held out stands for the other texts of examples too.
+    The lines of the last column that decides what is held out include the other texts of examples.
 
     For each column, it writes the number of lines, the number of characters, and the lines with the
     lowest hashes, at most `max_lines`.

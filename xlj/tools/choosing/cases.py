@@ -237,7 +237,7 @@ CASES = (
         ("train", "--config=align_adapt", _INIT, *_PAIRS),
     ),
     Case(
-        *("sentences", ("sentences", "adapt"), "multilingual", (1, 20), 0, 6_000, 0),
+        *("sentences", ("sentences",), "multilingual", (1, 20), 0, 6_000, 0),
         "75",
         "6 minutes, 2 cores",
         "multilingual-e5-small, pairs of Yoruba and English as examples: finds 84.1 -> 92.7 % of "
