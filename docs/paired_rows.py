@@ -1,4 +1,4 @@
-"""The rows `paired-*` of docs/experiments/multilingual_e5.md: differences between trained models.
+"""The rows `paired-*` of docs/experiments/sentence_encoders.md: differences between models.
 
 Each row compares ways of training that have rows of their own, on the same sentences. It trains the
 models that are missing.

@@ -1,4 +1,4 @@
-"""The rows `product-*` of docs/experiments/multilingual_e5.md: a small int8 model for search.
+"""The rows `product-*` of docs/experiments/sentence_encoders.md: a small int8 model for search.
 
 The chain of docs/product.md for search in Swahili and German: multilingual-e5-small is trained on
 TyDi QA's questions with mined negatives, then trimmed, healed, and exported as an ONNX graph with

@@ -1,4 +1,4 @@
-"""The rows `sentences-*` of docs/experiments/multilingual_e5.md: encoders trained on Yoruba pairs.
+"""The rows `sentences-*` of docs/experiments/sentence_encoders.md: encoders trained on pairs.
 
 Each row trains multilingual-e5-small on MAFAND's pairs of Yoruba and English, and measures
 retrieval before and after. The trainer of sentence-transformers is the peer: it gets the same

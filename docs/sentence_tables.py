@@ -75,7 +75,7 @@ def comparisons(ways: dict[str, list[Scores]], sets: Sequence[str]) -> list[list
             with_deviation([run[name][1] for run in runs]) if name in runs[0] else None
             for name in sets
         ]
-        minutes = statistics.mean(run["minutes"] for run in runs)
+        minutes = statistics.median(run["minutes"] for run in runs)
         lines.append([way, len(runs), *cells, round(minutes, 1)])
     return lines
 
@@ -133,13 +133,14 @@ TRAINED = (
     f"a linear schedule, the learning rate {sentence_rows.RATE:g}. The loss is the softmax in both "
     "directions, with all other sentences of the batch as negatives. "
     '"Negatives" adds one mined negative for each sentence, "guard" leaves out negatives whose '
-    'cosine exceeds that of the translation by 0.1, "matryoshka" adds losses on 64 and 128 '
-    f"dimensions. Accuracy in % of retrieval with English among the first {sentence_rows.FIRST:,} "
+    'cosine exceeds that of the translation by more than 0.1, "matryoshka" adds losses on 64 and '
+    f"128 dimensions. Accuracy in % of retrieval with English among the first {sentence_rows.FIRST:,} "
     "sentences, the mean of both directions without a prefix; Tatoeba is the mean of "
     f"[25 languages](multilingual_e5.md#tatoeba), {sentence_rows.FIRST_OF_TATOEBA} sentences each. "
     "± is the standard deviation over the seeds. Other work ran beside seed 0 of xlj and beside "
-    "some ways with one seed, so their examples per second are low. The minutes include the "
-    "measurement; seed 0 of xlj was trained before."
+    "some ways with one seed, so their examples per second are low. Intervals are over "
+    "sentences, not seeds. The minutes are the median over the seeds, with the measurement; seed 0 "
+    "of xlj was trained before."
 )
 
 

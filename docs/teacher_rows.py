@@ -1,4 +1,4 @@
-"""The rows `taught-*` of docs/experiments/multilingual_e5.md: students of a teacher's vectors.
+"""The rows `taught-*` of docs/experiments/sentence_encoders.md: students of a teacher's vectors.
 
 The rows `taught-yo *` add Yoruba to multilingual-e5-small, with the pairs, steps and test sets of
 `sentences-*`. The teacher is the model before the training. The rows `taught-english *` teach

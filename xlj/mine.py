@@ -276,7 +276,7 @@ def _mine_negatives(flags: Namespace, languages: Sequence[str], ranks: tuple[int
     from xlj.retrieval import mining, negatives, search
 
     rule = negatives.Rule(*ranks, flags.count, flags.margin, flags.relative_margin)
-    texts_of = {language: _read_examples(flags, language) for language in languages}
+    texts_of = _read_examples(flags, languages)
     layers = () if flags.layer is None else (flags.layer,)
     encoder = compute_flags.load_sentence_encoder(flags, layers, flags.pooling)
     embedders = [
@@ -314,13 +314,18 @@ def _mine_negatives(flags: Namespace, languages: Sequence[str], ranks: tuple[int
         sentence_vectors.report_truncated(embedder)
 
 
-def _read_examples(flags: Namespace, language: str) -> "Examples":
+def _read_examples(flags: Namespace, languages: Sequence[str]) -> "dict[str, Examples]":
+    """Reads the examples of all languages, so that errors come before any work."""
     from xlj.retrieval import negatives, sentence_files
 
-    corpus: Sequence[str] = ()
-    if flags.corpus:
-        corpus = sentence_files.read(Path(_fill(flags.corpus, language)))
-    return negatives.read(_fill(flags.examples, language), corpus)
+    corpora: dict[str, Sequence[str]] = {"": ()}
+    examples = {}
+    for language in languages:
+        corpus = _fill(flags.corpus or "", language)
+        if corpus not in corpora:
+            corpora = {"": (), corpus: sentence_files.read(Path(corpus))}
+        examples[language] = negatives.read(_fill(flags.examples, language), corpora[corpus])
+    return examples
 
 
 def _neighbours(

@@ -126,7 +126,7 @@ def test_the_command_writes_examples_for_each_language(checkpoint, call, tmp_pat
         (["--examples=en.jsonl", "--corpus=c.txt", "--output=c.txt"], "overwrite --corpus=c.txt"),
         (
             ["--examples={language}.jsonl", "--languages=en,de", "--output=de.jsonl{language}"],
-            "de.jsonl: line 4: field p is not a text",
+            "de.jsonl: line 2: field p is not a text",
         ),
         (["--examples=empty.jsonl", "--output=new"], "empty.jsonl: no record is an example"),
         (["--examples=all.jsonl[lang=fr]", "--output=new"], "no record is an example"),
@@ -137,7 +137,7 @@ def test_inputs_are_checked_before_any_work(call, tmp_path, monkeypatch, flags, 
     monkeypatch.chdir(tmp_path)
     flags = [flag.replace("{language}.jsonl", "{language}.jsonl#q|p") for flag in flags]
     good = '{"q": "a", "p": ["b", "c"], "query": "a", "pos": "b", "lang": "en"}\n'
-    texts = {"en.jsonl": good, "de.jsonl": f'{good}\n\n{{"q": "a", "p": 1}}\n', "c.txt": "d\n"}
+    texts = {"en.jsonl": good, "de.jsonl": f'{good}{{"q": "a", "p": 1}}\n', "c.txt": "d\n"}
     texts |= {"empty.jsonl": "", "all.jsonl": good}
     for name, text in texts.items():
         (tmp_path / name).write_text(text, "utf-8")

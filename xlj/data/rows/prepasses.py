@@ -23,7 +23,7 @@ from xlj.data.text.cleaning import BLANK, line_hashes, text_hashes
 from xlj.data.text.examples import SCORES
 from xlj.data.text.held_out import Rule
 from xlj.data.text.text_tasks import TextTask, Unit
-from xlj.data.text.text_units import ReadOptions, UnitReader
+from xlj.data.text.text_units import Chunk, ReadOptions, UnitReader
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic, json_file, storage
@@ -274,10 +274,9 @@ class _FindCompanions(UnitJob):
 class _SampleUnit(UnitJob):
     """A job that samples lines of some columns of a unit, without held-out lines.
 
-    The lines of the last column that decides what is held out include the other texts of examples.
-
-    For each column, it writes the number of lines, the number of characters, and the lines with the
-    lowest hashes, at most `max_lines`.
+    For each language, it writes the number of lines, the number of characters, and the lines with
+    the lowest hashes, at most `max_lines`. The lines of the first column include the texts that do
+    not decide what is held out: positives and negatives of examples, each once in a chunk.
     """
 
     columns: tuple[int, ...]
@@ -293,36 +292,46 @@ class _SampleUnit(UnitJob):
         if self.file.is_file():
             return 0
         reader = UnitReader(self.unit, self.index, self.reading)
-        others = [
-            column
-            for column, name in enumerate(self.unit[0].source.columns)
-            if column >= len(self.languages) and name != SCORES
-        ]
-        lines, letters = [0] * len(self.languages), [0] * len(self.languages)
-        samples: list[list[tuple[int, str]]] = [[] for _ in self.languages]
+        names = [self.languages[column] for column in self.columns]
+        lines, letters = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        samples: dict[str, list[tuple[int, str]]] = {name: [] for name in names}
         for chunk in reader.chunks():
             is_held_out, is_dropped = held_out.split(self.languages, chunk.hashes, self.rules)
-            for column in self.columns:
-                hashed = [(chunk.columns[column], chunk.hashes[column])]
-                if column == len(self.languages) - 1:
-                    texts = [chunk.columns[other] for other in others]
-                    hashed += [(each, line_hashes(each)) for each in texts]
-                candidates: list[tuple[int, str]] = []
-                for texts_of_column, hashes in hashed:
-                    numbers = hash64(hashes, _SAMPLE_KEY).tolist()
-                    keep = np.flatnonzero(~is_held_out & ~is_dropped & (hashes != BLANK))
-                    candidates += [(numbers[i], texts_of_column[i]) for i in keep]
-                lines[column] += len(candidates)
-                letters[column] += sum(len(line) for _, line in candidates)
-                samples[column] += candidates
-                if len(samples[column]) > 2 * _MAX_UNIT_LINES:
-                    samples[column] = sorted(samples[column])[:_MAX_UNIT_LINES]
+            is_free = ~is_held_out & ~is_dropped
+            for column, name in zip(self.columns, names, strict=True):
+                candidates = _candidates(chunk.columns[column], chunk.hashes[column], is_free)
+                if column == self.columns[0]:
+                    candidates += self._other_texts(chunk, is_free, column)
+                lines[name] += len(candidates)
+                letters[name] += sum(len(line) for _, line in candidates)
+                samples[name] += candidates
+                if len(samples[name]) > 2 * _MAX_UNIT_LINES:
+                    samples[name] = sorted(samples[name])[:_MAX_UNIT_LINES]
         content = {
-            self.languages[i]: (lines[i], letters[i], sorted(samples[i])[: self.max_lines])
-            for i in self.columns
+            name: (lines[name], letters[name], sorted(samples[name])[: self.max_lines])
+            for name in samples
         }
         atomic.write(self.file, json.dumps(content, ensure_ascii=False).encode())
         return reader.lines
+
+    def _other_texts(self, chunk: Chunk, is_free: np.ndarray, column: int) -> list[tuple[int, str]]:
+        """Returns the texts of a chunk that do not decide what is held out, without held-out lines
+        of the language of a column."""
+        found: set[tuple[int, str]] = set()
+        for number, name in enumerate(self.unit[0].source.columns):
+            if number >= len(self.languages) and name != SCORES:
+                hashes = line_hashes(chunk.columns[number])
+                held, _ = held_out.split([self.languages[column]], [hashes], [self.rules[column]])
+                found.update(_candidates(chunk.columns[number], hashes, is_free & ~held))
+        return sorted(found)
+
+
+def _candidates(
+    lines: Sequence[str], hashes: np.ndarray, is_free: np.ndarray
+) -> list[tuple[int, str]]:
+    """Returns (order, line) of the lines of a column that may be sampled."""
+    numbers = hash64(hashes, _SAMPLE_KEY).tolist()
+    return [(numbers[i], lines[i]) for i in np.flatnonzero(is_free & (hashes != BLANK)).tolist()]
 
 
 _HASHED = np.dtype([("hash", "<u8"), ("place", "<u4")])

@@ -297,11 +297,6 @@ class Contrast(SentenceContrast):
             raise ConfigError(
                 f"{path}.loss={self.loss} compares given negatives, but {path}.negatives=0; set it"
             )
-        if self.loss in RANKING and self.batch_size < 2 and not self.negatives:
-            raise ConfigError(
-                f"{path}.batch_size={self.batch_size}: a text needs others as negatives; use at "
-                f"least 2 rows, or set {path}.negatives"
-            )
         ranks_given = DIRECTIONS[0] in self.active_directions
         if self.loss in RANKING and self.negatives and not ranks_given:
             raise ConfigError(

@@ -251,6 +251,8 @@ CASES = (
             "--config.objectives.contrast.directions=query_to_passage,passage_to_query",
             "--config.objectives.contrast.batch_size=16",
             *("--config.optimizer.learning_rate=3e-5", "--config.optimizer.warmup_steps=8"),
+            *("--config.optimizer.b2=0.999", "--config.optimizer.weight_decay=0.01"),
+            "--config.data.held_out_share=0",
         ),
     ),
     Case(
