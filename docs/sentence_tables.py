@@ -134,9 +134,10 @@ TRAINED = (
     "directions, with all other sentences of the batch as negatives. "
     '"Negatives" adds one mined negative for each sentence, "guard" leaves out negatives whose '
     'cosine exceeds that of the translation by more than 0.1, "matryoshka" adds losses on 64 and '
-    f"128 dimensions. Accuracy in % of retrieval with English among the first {sentence_rows.FIRST:,} "
-    "sentences, the mean of both directions without a prefix; Tatoeba is the mean of "
-    f"[25 languages](multilingual_e5.md#tatoeba), {sentence_rows.FIRST_OF_TATOEBA} sentences each. "
+    "128 dimensions. Accuracy in % of retrieval with English among the first "
+    f"{sentence_rows.FIRST:,} sentences, the mean of both directions without a prefix; Tatoeba is "
+    "the mean of [25 languages](multilingual_e5.md#tatoeba), "
+    f"{sentence_rows.FIRST_OF_TATOEBA} sentences each. "
     "± is the standard deviation over the seeds. Other work ran beside seed 0 of xlj and beside "
     "some ways with one seed, so their examples per second are low. Intervals are over "
     "sentences, not seeds. The minutes are the median over the seeds, with the measurement; seed 0 "

@@ -18,7 +18,7 @@ from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
 from xlj.data.rows.report import report
 from xlj.data.rows.request import request_of
 from xlj.data.rows.store import Corpus
-from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import loop, start
 
@@ -155,6 +155,17 @@ def test_an_own_kind_of_rows_is_built_read_and_trained(own, tmp_path, capsys):
     assert request_of(parsed).folder != store.path
     config.data.rows, config.data.examples = store.path.name, ""
     assert open_rows(parse(config))[0].data.languages == ("en", "de")
+
+
+def test_a_vocabulary_is_trained_on_all_columns_of_an_own_kind(own, tmp_path):
+    """The columns are of one language, and have no letter in common."""
+    config, _ = own
+    text = "".join(f"aaa {i}\tbbb {i}\tccc {i}\n" for i in range(200))
+    for language in ("en", "de"):
+        (tmp_path / f"{language}.tsv").write_text(text, "utf-8")
+    config.data.vocabulary_size = 40
+    vocabulary = Vocabulary.load(prepare_rows(parse(config)).vocabulary_file)
+    assert not any(UNK in ids for ids in vocabulary.encode_batch(["aaa", "bbb", "ccc"]))
 
 
 def test_only_rows_of_pair_length_choose_the_pair_length(own, tmp_path):
