@@ -156,6 +156,9 @@ def test_a_run_killed_between_the_passes_of_a_contrast_ends_with_the_same_bits(t
     flags = [f"--config={ROOT}/configs/sentences.py:tiny", "--config.train.steps=9"]
     flags += ["--config.train.checkpoint_every=3", "--config.train.log_every=3"]
     flags += [f"--config.data.cache={tmp_path}/rows", "--config.train.eval_rows=8"]
+    flags += ["--config.objectives.contrast.negatives=2", "--config.objectives.contrast.guard=True"]
+    sources = "phrasebook:{language},more@phrasebook:{language}"
+    flags += [f"--config.data.examples={sources}", "--config.data.alpha=0.3"]
     environment = dict(
         os.environ, JAX_PLATFORMS="cpu", XLA_FLAGS=with_devices(1),
         PYTHONPATH=os.pathsep.join([str(ROOT), *sys.path]),
