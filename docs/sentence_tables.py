@@ -212,15 +212,14 @@ def trims(records: dict[str, Scores]) -> str:
     if not lines:
         return ""
     head = ["model", "parameters", "MB", "sentences/s", *sets, "minutes", "GiB"]
-    return f"## Trimmed models\n\n{CAPTION}. {TRIMS}\n\n{markdown_table(head, lines)}" + (
+    caption = TRIMS + HEALED * any("healed" in line[0] for line in lines)
+    return f"## Trimmed models\n\n{CAPTION}. {caption}\n\n{markdown_table(head, lines)}" + (
         differences(records, "trimmed")
     )
 
 
 TRIMS = (
-    '`xlj convert trim`, without training except for "healed" and its seed: "pieces and first '
-    f'layers" and then `--heal --minutes={HEALED_FOR}`, on the same text. "Pieces" keeps 32,000 '
-    "ids, with all characters, for "
+    '`xlj convert trim`, without training. "Pieces" keeps 32,000 ids, with all characters, for '
     "German, English, French and Swahili text that has no sentence of the test sets. The layers "
     f"that remain are {'; '.join(f'{name}: {layers}' for name, layers in LAYERS.items())}. MB are "
     "those of the float32 weights. Sentences per second of a core's time are of NTREX's English "
@@ -228,6 +227,12 @@ TRIMS = (
     f"directions without a prefix, among the first {SENTENCES} sentences of each test set. Of 340 "
     "lines of text and NTREX, 92 keep all their pieces: their vectors keep every bit. The exported "
     "folders give sentence-transformers 6.2 the vectors of xlj within 2e-7."
+)
+
+
+HEALED = (
+    ' "Healed" and its seed is "pieces and first layers", trained on the same text with '
+    f"`--heal --minutes={HEALED_FOR}`."
 )
 
 
