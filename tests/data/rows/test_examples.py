@@ -16,6 +16,8 @@ from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.rows.report import report
 from xlj.data.text import examples
+from xlj.data.text.cleaning import line_hashes
+from xlj.data.text.held_out import Rule
 from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK, Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models import encoder, segments
@@ -243,6 +245,21 @@ def test_a_vocabulary_is_trained_on_all_texts_of_examples(own, tmp_path):
     own.data.vocabulary_size = 40
     vocabulary = Vocabulary.load(prepare_rows(parse(own)).vocabulary_file)
     assert not any(UNK in ids for ids in vocabulary.encode_batch(["aaa", "bbb", "ccc", "ddd"]))
+
+
+def test_a_vocabulary_is_not_trained_on_passages_that_are_held_out_queries(own, tmp_path):
+    """Each text has a letter of its own, and is a query, and the positive of another query."""
+    texts = [3 * chr(0x4E00 + n) for n in range(60)]
+    pairs = zip(texts, texts[1:] + texts[:1], strict=True)
+    lines = [json.dumps({"query": query, "pos": positive}) for query, positive in pairs]
+    (tmp_path / "en.jsonl").write_text("\n".join(lines), "utf-8")
+    own.data.examples, own.data.languages = f"{tmp_path}/{{language}}.jsonl", "en"
+    own.data.vocabulary_size, own.data.vocabulary_coverage, own.data.held_out_share = 0, 1.0, 0.2
+    own.objectives.contrast.loss, own.objectives.contrast.negatives = "softmax", 0
+    vocabulary = Vocabulary.load(prepare_rows(parse(own)).vocabulary_file)
+    is_unknown = [UNK in ids for ids in vocabulary.encode_batch(texts)]
+    is_held_out = line_hashes(texts) < Rule(0.2).threshold
+    assert is_held_out.sum() > 5 and all(np.array(is_unknown)[is_held_out])
 
 
 @pytest.mark.parametrize("name, text, message", BAD)
